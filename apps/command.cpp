@@ -169,15 +169,11 @@ void install_lost_file_signal() {
   sigaction(SIGBUS, &action, nullptr);
 }
 
-namespace {
-
 std::string option_name(const ConfigField& field) {
   std::string name = "--" + field.key;
   std::ranges::replace(name, '_', '-');
   return name;
 }
-
-}  // namespace
 
 void read_option(const ConfigField& field, const std::string& value) {
   ConfigNode word;
@@ -254,9 +250,15 @@ void set_threads(int threads) {
   if (threads > 0) omp_set_num_threads(threads);
 }
 
-CacheDtype CacheOptions::of(Precision precision) const {
-  const bool rounds =
-      dtype == Dtype::automatic ? precision != Precision::float32 : dtype == Dtype::float16;
+void add_cache_option(CLI::App& app, std::string& dtype) {
+  app.add_option("--kv-cache-dtype", dtype,
+                 "numbers of the KV cache: float32; float16: half the memory, faster with a long "
+                 "context; auto (default): float32 with --precision float32, otherwise float16")
+      ->check(CLI::IsMember({"auto", "float32", "float16"}));
+}
+
+CacheDtype cache_dtype(const std::string& dtype, Precision precision) {
+  const bool rounds = dtype == "auto" ? precision != Precision::float32 : dtype == "float16";
   return rounds ? CacheDtype::float16 : CacheDtype::float32;
 }
 
@@ -283,6 +285,13 @@ LoadedModel ModelOptions::load(WeightUse use) const {
   model.bos = bos;
   if (!adapter.empty()) load_adapter(adapter, model);
   return model;
+}
+
+std::optional<LoadedModel> ModelOptions::load_reference(const std::string& path) const {
+  if (path.empty()) return std::nullopt;
+  LoadedModel reference = load_model(path, tokenizer, precision);
+  reference.bos = bos;
+  return reference;
 }
 
 void add_attention_option(CLI::App& app, std::vector<std::string>& words, const std::string& help) {

@@ -3,19 +3,50 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "apps/commands.h"
 #include "data/settings/config.h"
 #include "focus/evaluation/evaluation.h"
 #include "focus/method/cache_numbers.h"
 #include "focus/models/model_files.h"
 #include "focus/training/run_config.h"
 
-// Shared by the commands.
+// The commands, for the table in main.cpp, and what they share.
 namespace focus::app {
+
+/// Arguments after the command's name; commands return the exit status.
+using Arguments = std::span<const std::string>;
+
+int run_import(Arguments arguments);
+int run_export(Arguments arguments);
+int run_logits(Arguments arguments);
+int run_train(Arguments arguments);
+int run_eval(Arguments arguments);
+int run_score(Arguments arguments);
+int run_fit(Arguments arguments);
+int run_merge(Arguments arguments);
+int run_compare(Arguments arguments);
+int run_generate(Arguments arguments);
+int run_info(Arguments arguments);
+int run_leak_test(Arguments arguments);
+int run_groups(Arguments arguments);
+int run_corpus(Arguments arguments);
+int run_report(Arguments arguments);
+int run_speed(Arguments arguments);
+int run_tokenizer(Arguments arguments);
+
+/// Thrown after --help or a wrong argument: main returns `status`.
+struct CommandDone {
+  int status = 0;
+};
+
+/// If a mapped file becomes shorter or its disk fails, the program ends with a line that names it
+/// and exit status 1.
+void install_lost_file_signal();
 
 /// Type name of outputs that are folders; others are files.
 inline constexpr const char* kFolder = "FOLDER";
@@ -33,6 +64,8 @@ void parse_arguments(CLI::App& app, Arguments arguments);
 /// Declares an option for each field of a visit, num_groups as --num-groups, a bool as a flag.
 /// Values are read as in a config; errors begin with the option.
 void add_settings(CLI::App& app, const std::vector<ConfigField>& fields);
+/// "--num-groups" of num_groups.
+std::string option_name(const ConfigField& field);
 /// Reads an option's value into its field. Throws std::runtime_error.
 void read_option(const ConfigField& field, const std::string& value);
 /// The fields whose keys are in `keys`, or all others.
@@ -67,7 +100,7 @@ inline constexpr const char* kPrecisionHelp =
 
 /// The model that a command runs.
 struct ModelOptions {
-  std::string base, adapter, tokenizer;
+  std::string base = {}, adapter = {}, tokenizer = {};
   Bos bos = Bos::automatic;
   Precision precision = Precision::float32;
 
@@ -86,24 +119,13 @@ struct ModelOptions {
   void add_to(CLI::App& app, const std::vector<std::string>& left_out = {});
   /// Loads the model and attaches the adapter.
   LoadedModel load(WeightUse use = WeightUse::frozen) const;
+  /// A model that this one is compared with, read in the same way; nothing if `path` is empty.
+  std::optional<LoadedModel> load_reference(const std::string& path) const;
 };
 
-/// Number type of a KV cache.
-struct CacheOptions {
-  enum class Dtype { automatic, float32, float16 };
-  Dtype dtype = Dtype::automatic;
-
-  template <class F>
-  void visit(F&& f) {
-    f("kv_cache_dtype", dtype,
-      "numbers of the KV cache: float32; float16: half the memory, faster with a long context; "
-      "auto: float32 with --precision float32, otherwise float16");
-  }
-  CacheDtype of(Precision precision) const;
-};
-constexpr auto enum_names(CacheOptions::Dtype) {
-  return std::array<std::string_view, 3>{"auto", "float32", "float16"};
-}
+/// Declares --kv-cache-dtype: "auto", "float32" or "float16".
+void add_cache_option(CLI::App& app, std::string& dtype);
+CacheDtype cache_dtype(const std::string& dtype, Precision precision);
 
 /// Declares --attention for a list of specs, or for one.
 void add_attention_option(CLI::App& app, std::vector<std::string>& words, const std::string& help);

@@ -37,14 +37,6 @@ struct EvalArguments {
   Ranks* ranks = &one_process();  // that share the work
 };
 
-/// The model of --reference, where one is named.
-std::optional<LoadedModel> load_reference(const EvalArguments& o) {
-  if (o.reference.empty()) return std::nullopt;
-  LoadedModel reference = load_model(o.reference, o.options.tokenizer, o.options.precision);
-  reference.bos = o.options.bos;
-  return reference;
-}
-
 void print_legend(const LoadedModel& model) {
   fmt::print("\n{}", row_legend());
   if (model.focus() && model.focus()->grouping_kind().groups_tokens)
@@ -91,7 +83,7 @@ TextEvaluation evaluate_texts(LoadedModel& model, const EvalArguments& o) {
   const EvalSettings settings = o.settings.for_model(model);
   const std::vector<EvalText> texts = read_texts(model, o.paths, settings);
   refuse_short(texts, o);
-  std::optional<LoadedModel> reference = load_reference(o);
+  std::optional<LoadedModel> reference = o.options.load_reference(o.reference);
   if (reference) require_comparable(*reference, model);  // before hours of rows
 
   const Tokenizer& tokenizer = model.require_tokenizer();

@@ -1,9 +1,10 @@
 #include <cstdio>
 
-#include "apps/chat.h"
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
+#include "data/chat/chat_template.h"
+#include "data/files/read_file.h"
 #include "data/text/text.h"
 #include "focus/evaluation/positions.h"
 #include "focus/models/generation.h"
@@ -12,29 +13,51 @@ namespace focus::app {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
+using Json = nlohmann::ordered_json;
 
 struct GenerateArguments {
   ModelOptions model;
   std::string prompt, prompt_file, json, attention;
-  ChatOptions chat;
+  bool chat = false, show_prompt = false, no_cache = false;
+  std::string system, messages, chat_template;
   GenerationOptions generation;
-  CacheOptions cache;
-  bool no_cache = false;
+  std::string cache = "auto";
   GenerationConfig::Said said;  // by flags
 };
 
-/// What is gone on from, before it is tokens.
-std::string prompt_text(const GenerateArguments& options, const LoadedModel& model) {
-  const std::string text =
-      options.prompt_file.empty() ? options.prompt : read_prompt_file(options.prompt_file);
-  return options.chat.chat ? chat_prompt(options.chat, text, model) : text;
+Json conversation(const GenerateArguments& o, const std::string& prompt) {
+  Json messages = Json::array();
+  if (!o.messages.empty())
+    messages = parse_messages(read_prompt_file(o.messages), o.messages);
+  else
+    messages.push_back({{"role", "user"}, {"content", prompt}});
+  if (!o.system.empty())
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", o.system}});
+  return messages;
+}
+
+ChatTemplate template_of(const GenerateArguments& o, const LoadedModel& model) {
+  const std::filesystem::path path = o.chat_template;
+  if (path.extension() == ".jinja" || is_regular_file(path))
+    return ChatTemplate(read_file(path), o.chat_template);
+  return find_chat_template(model.side_files(), o.chat_template, model.where);
+}
+
+/// The text that the model continues; with --chat the conversation through its chat template, up to
+/// where the assistant's turn begins.
+std::string prompt_text(const GenerateArguments& o, const LoadedModel& model) {
+  const std::string text = o.prompt_file.empty() ? o.prompt : read_prompt_file(o.prompt_file);
+  if (!o.chat) return text;
+  ChatVariables variables;
+  variables.special_tokens = chat_special_tokens(model.side_files(), model.where);
+  return template_of(o, model).render(conversation(o, text), variables);
 }
 
 /// The tokens of `text`. A chat template writes all special tokens itself: none is put before it.
 Ids prompt_ids(const GenerateArguments& options, const LoadedModel& model,
                const std::string& text) {
   if (text.empty()) fail("the prompt is empty; give it some text to continue");
-  Ids ids = options.chat.chat ? model.require_tokenizer().encode(text) : model.prompt_ids(text);
+  Ids ids = options.chat ? model.require_tokenizer().encode(text) : model.prompt_ids(text);
   model.require_ids(ids, "the prompt");
   if (ids.empty()) fail("the prompt has no tokens; give it some text to continue");
   return ids;
@@ -54,7 +77,7 @@ void write_now(const std::string& text) {
 int run_generation(const GenerateArguments& options, LoadedModel& model,
                    const AttentionSpec& spec) {
   const std::string text = prompt_text(options, model);
-  if (options.chat.show_prompt) {
+  if (options.show_prompt) {
     write_now(text);
     return 0;
   }
@@ -74,7 +97,7 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
       !notice.empty() && spec.kind != AttentionKind::dense)
     fmt::print(stderr, "{}\n", notice);
   // A mechanism of the table has no cache: it computes everything again with every token.
-  const CacheDtype dtype = options.cache.of(options.model.precision);
+  const CacheDtype dtype = cache_dtype(options.cache, options.model.precision);
   const bool cached = !options.no_cache && active.mechanism() == nullptr;
   Generator generator(*model.decoder, model.focus(), active.mode(),
                       cached ? std::optional(dtype) : std::nullopt);
@@ -86,7 +109,7 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
   fmt::print(stderr, "prompt {} tokens, {:.1f} tok/s; {} new tokens, {:.1f} tok/s ({})\n",
              prompt_tokens, done.prefill_rate, done.ids.size(), done.decode_rate, done.stop);
   fmt::print(stderr, "attention {}, {}, ", active.title(), name_of(options.model.precision));
-  nlohmann::ordered_json share, bytes, dtype_name;
+  Json share, bytes, dtype_name;
   if (const RoutedCache* cache = generator.cache()) {
     share = cache->share_read();
     bytes = cache->bytes();
@@ -101,7 +124,7 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
                             {"attention", active.name()},
                             {"routing", active.routing()},
                             {"precision", name_of(options.model.precision)},
-                            {"prompt", options.chat.chat ? nlohmann::ordered_json(text) : nullptr},
+                            {"prompt", options.chat ? Json(text) : nullptr},
                             {"prompt_tokens", prompt_tokens},
                             {"new_tokens", done.ids.size()},
                             {"ids", done.ids},
@@ -115,6 +138,32 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
   return 0;
 }
 
+void add_prompt_options(CLI::App& app, GenerateArguments& o) {
+  CLI::Option_group* prompt = app.add_option_group("prompt", "one of");
+  prompt->add_option("--prompt", o.prompt, "text to continue");
+  prompt->add_option("--prompt-file", o.prompt_file,
+                     "file with the text to continue (.txt, .xz); a final line break is removed");
+  CLI::Option* const chat =
+      app.add_flag("--chat", o.chat,
+                   "answer as the assistant in a conversation: --prompt is the user's message, and "
+                   "the model's chat template renders the prompt");
+  CLI::Option* const messages =
+      prompt
+          ->add_option(
+              "--messages", o.messages,
+              "file of messages {\"role\": ..., \"content\": ...}: JSON lines or one JSON list")
+          ->needs(chat);
+  prompt->require_option(1);
+  app.add_option("--system", o.system, "system message, before the user's message")
+      ->needs(chat)
+      ->excludes(messages);
+  app.add_option("--chat-template", o.chat_template,
+                 "a .jinja file, or the name of one of the model's templates if it has several")
+      ->needs(chat);
+  app.add_flag("--show-prompt", o.show_prompt, "print the rendered prompt and do not generate")
+      ->needs(chat);
+}
+
 }  // namespace
 
 int run_generate(Arguments arguments) {
@@ -126,12 +175,7 @@ int run_generate(Arguments arguments) {
       "and the window.",
       "focus generate");
   o.model.add_to(app);
-  CLI::Option_group* prompt = app.add_option_group("prompt", "one of");
-  prompt->add_option("--prompt", o.prompt, "text to continue");
-  prompt->add_option("--prompt-file", o.prompt_file,
-                     "file with the text to continue (.txt, .xz); a final line break is removed");
-  o.chat.add_to(app, *prompt);
-  prompt->require_option(1);
+  add_prompt_options(app, o);
   app.add_option("--max-new-tokens", o.generation.max_new_tokens, "largest number of new tokens")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -156,7 +200,7 @@ int run_generate(Arguments arguments) {
                  "ones; 1: none")
       ->capture_default_str();
   app.add_option("--seed", o.generation.seed, "sampling seed")->capture_default_str();
-  add_settings(app, config_fields(o.cache));
+  add_cache_option(app, o.cache);
   app.add_flag("--no-cache", o.no_cache,
                "recompute everything for each token, without a cache (reference)");
   app.add_option("--json", o.json, "also write the figures to this JSON file");

@@ -126,38 +126,18 @@ void describe_gguf(const std::string& path, Facts& facts) {
   describe_model(files, facts);
 }
 
-}  // namespace
+void describe_folder(const std::string& path, Facts& facts) {
+  const bool adapter = is_focus_alone(path);
+  facts.add("file", path);
+  facts.add("kind", adapter ? "adapter folder" : "Hugging Face folder");
+  if (!adapter) describe_model(open_model(path), facts);
+  if (!has_focus(path)) return;
+  const SavedFocus focus = open_focus_folder(path);
+  read_focus(focus);  // every tensor must be there
+  describe_focus(focus, facts);
+}
 
-int run_info(Arguments arguments) {
-  std::string path, json;
-  CLI::App app(
-      "Contents of a checkpoint file (.h5), a Hugging Face folder or a GGUF file; verifies every "
-      "checksum of a checkpoint file.",
-      "focus info");
-  app.add_option("file", path, "a checkpoint file (.h5), a folder or a GGUF file")->required();
-  app.add_option("--json", json, "also write the figures to this JSON file");
-  parse_arguments(app, arguments);
-
-  Facts facts;
-  if (std::filesystem::is_directory(path)) {
-    const bool adapter = is_focus_alone(path);
-    facts.add("file", path);
-    facts.add("kind", adapter ? "adapter folder" : "Hugging Face folder");
-    if (!adapter) describe_model(open_model(path), facts);
-    if (has_focus(path)) {
-      const SavedFocus focus = open_focus_folder(path);
-      read_focus(focus);  // every tensor must be there
-      describe_focus(focus, facts);
-    }
-    write_json(json, facts.json());
-    return 0;
-  }
-  if (!std::filesystem::exists(path)) throw std::runtime_error(path + ": no such file or folder");
-  if (is_gguf(path)) {
-    describe_gguf(path, facts);
-    write_json(json, facts.json());
-    return 0;
-  }
+void describe_store(const std::string& path, Facts& facts) {
   const StoreReader store(path);
   store.verify();
   facts.add("file", path);
@@ -182,8 +162,28 @@ int run_info(Arguments arguments) {
   for (const char* config : {"/config.yaml", "/focus/config.yaml", "/lora/config.yaml"})
     if (store.has(config)) {
       fmt::print("\n{}:\n{}", config, store.text(config));
-      break;  // the run's config contains Focus's settings
+      return;  // the run's config contains Focus's settings
     }
+}
+
+}  // namespace
+
+int run_info(Arguments arguments) {
+  std::string path, json;
+  CLI::App app(
+      "Contents of a checkpoint file (.h5), a Hugging Face folder or a GGUF file; verifies every "
+      "checksum of a checkpoint file.",
+      "focus info");
+  app.add_option("file", path, "a checkpoint file (.h5), a folder or a GGUF file")->required();
+  app.add_option("--json", json, "also write the figures to this JSON file");
+  parse_arguments(app, arguments);
+
+  if (!std::filesystem::exists(path)) throw std::runtime_error(path + ": no such file or folder");
+  Facts facts;
+  const auto describe = std::filesystem::is_directory(path) ? describe_folder
+                        : is_gguf(path)                     ? describe_gguf
+                                                            : describe_store;
+  describe(path, facts);
   write_json(json, facts.json());
   return 0;
 }

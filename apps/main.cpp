@@ -17,7 +17,6 @@
 #include <optional>
 
 #include "apps/command.h"
-#include "apps/commands.h"
 #include "apps/mpi.h"
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
@@ -47,7 +46,7 @@ constexpr std::array kCommands = {
     Command{"score", run_score, "log-probabilities of continuations, for other programs"},
     Command{"fit", run_fit, "groups a frozen model's keys by k-means, without training"},
     Command{"merge", run_merge, "merges a LoRA adapter into the weights and evaluates both"},
-    Command{"compare", run_compare, "trains and evaluates many runs: one table, one page", true},
+    Command{"compare", run_compare, "trains and evaluates many runs: one table, one page"},
     Command{"generate", run_generate, "continues a prompt, with a KV cache stored by group"},
     Command{"logits", run_logits, "writes the logits and groups of one sequence"},
     Command{"info", run_info, "contents of a checkpoint file, folder or GGUF file; checksums"},

@@ -18,7 +18,7 @@ int run_merge(Arguments arguments) {
   app.add_option("--text", paths,
                  "text files (.txt, .xz) or folders to evaluate both on; without them only the "
                  "logits of random tokens are compared");
-  add_settings(app, only(config_fields(settings), {"separator", "context", "max_tokens"}));
+  add_settings(app, only(config_fields(settings), {"context", "max_tokens"}));
   app.add_flag("--overwrite", overwrite, "replace an existing file");
   app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);

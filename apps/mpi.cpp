@@ -2,8 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -35,13 +33,6 @@ int launched_number(std::initializer_list<const char*> names, int without_launch
 
 int launched_processes() { return launched_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1); }
 int launched_rank() { return launched_number({"OMPI_COMM_WORLD_RANK", "PMI_RANK"}, 0); }
-
-bool is_of_launcher(std::string_view variable) {
-  constexpr std::array<std::string_view, 8> kPrefixes = {"OMPI_", "PMIX_",  "PMI_",  "ORTE_",
-                                                         "PRTE_", "HYDRA_", "HYDI_", "MPI_LOCAL"};
-  return std::ranges::any_of(kPrefixes,
-                             [&](std::string_view prefix) { return variable.starts_with(prefix); });
-}
 
 #if FOCUS_MPI
 namespace {

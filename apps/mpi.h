@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <memory>
-#include <string_view>
 
 #include "optim/ranks.h"
 
@@ -13,9 +12,6 @@ namespace focus::app {
 int launched_processes();
 /// The rank of this process, from the same.
 int launched_rank();
-/// Whether this is a variable of the launcher, such as "OMPI_COMM_WORLD_SIZE", which child
-/// processes must not inherit.
-bool is_of_launcher(std::string_view variable);
 
 /// The processes of mpirun; a single one without it. Throws std::runtime_error if there are several
 /// and the program was built without MPI.

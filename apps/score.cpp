@@ -25,8 +25,6 @@ void add_score_options(CLI::App& app, ScoreArguments& o) {
   app.add_option("--reference", o.reference,
                  "model whose dense attention the scores are compared with, such as the base of a "
                  "LoRA: adds kl to the answers");
-  app.add_flag("!--no-sharing", o.scoring.share,
-               "compute each request separately (reference for requests that share a prefix)");
   app.add_flag("--overwrite", o.overwrite, "replace --out if it exists");
 }
 
@@ -47,11 +45,7 @@ int run_score(Arguments arguments) {
   LoadedModel model = o.model.load();
   const AttentionSpec spec = one_attention(o.attention, model);
   const std::string title = ActiveAttention(model, spec).title();
-  std::optional<LoadedModel> reference;
-  if (!o.reference.empty()) {
-    reference = load_model(o.reference, o.model.tokenizer, o.model.precision);
-    reference->bos = o.model.bos;
-  }
+  std::optional<LoadedModel> reference = o.model.load_reference(o.reference);
   ScoringWork work;
   const std::vector<ScoreAnswer> answers =
       answer_requests(model, spec, requests, o.scoring, reference ? &*reference : nullptr,

@@ -5,15 +5,235 @@
 #include "apps/command.h"
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
+#include "autograd/machine.h"
 #include "data/settings/settings_json.h"
+#include "data/settings/struct_json.h"
+#include "data/synthetic/corpus.h"
+#include "data/text/format.h"
 #include "focus/speed/attention_speed.h"
+#include "focus/speed/decode_speed.h"
+#include "focus/speed/step_speed.h"
 
 namespace focus::app {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+constexpr Index kTimedTokens = 32;  // timed after each length
+
+struct DecodeSpeedArguments {
+  ModelOptions model;
+  std::string cache = "auto";
+  std::vector<Index> lengths;
+  std::vector<std::string> attentions;
+  std::string json;
+};
+
+/// The ids of the built-in tales, repeated if there are fewer than `count`.
+Ids tale_ids(const LoadedModel& model, Index count) {
+  const Ids text = model.prompt_ids(generate_corpus({.documents = 20}));
+  model.require_ids(text, "the built-in text");
+  Ids ids(static_cast<std::size_t>(count));
+  for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = text[t % text.size()];
+  return ids;
+}
+
+std::vector<AttentionSpec> resolved(const DecodeSpeedArguments& o, const LoadedModel& model) {
+  std::vector<std::string> words = o.attentions;
+  if (words.empty()) {
+    words = {"dense"};
+    if (model.focus() != nullptr) words.emplace_back();
+  }
+  std::vector<AttentionSpec> specs;
+  for (const std::string& word : words) {
+    specs.push_back(attention_to_generate(word, model, "--attention"));
+    const AttentionKind kind = specs.back().kind;
+    if (kind == AttentionKind::trained || kind == AttentionKind::baseline)
+      fail(
+          "--attention {}: it has no cache; decoding is timed with dense, hard:K, summary:M or "
+          "local",
+          word);
+  }
+  return specs;
+}
+
+void print_row(const DecodeSpeed& row, double bandwidth) {
+  fmt::print("{:>8}  {:<26} {:>9.1f} {:>10.1f}% {:>10} {:>10} {:>8.1f} {:>9.0f}%\n", row.context,
+             row.attention, row.tokens_per_second, 100 * row.keys_read,
+             format_bytes(static_cast<double>(row.cache_bytes)),
+             format_bytes(row.bytes_per_token()), row.bytes_per_second() / 1e9,
+             100 * row.bytes_per_second() / bandwidth);
+  std::fflush(stdout);
+}
+
+int time_decoding(Arguments arguments) {
+  DecodeSpeedArguments o;
+  CLI::App app(
+      "Decoding speed: tokens/s of token-by-token generation after a context of each length, and "
+      "the share of the memory bandwidth that it uses. Each token reads all weights that multiply "
+      "it, and the share of the cached keys that its attention reads.",
+      "focus speed --decode");
+  bool decode = false;
+  app.add_flag("--decode", decode, "time a model's decoding");
+  o.model.add_to(app, {"bos"});
+  app.add_option("--lengths", o.lengths,
+                 "tokens in the cache before the timed ones (default: 5, 1024 and the largest that "
+                 "fits the model's positions, at most 8160)")
+      ->delimiter(',');
+  add_attention_option(app, o.attentions,
+                       "attentions to time, interleaved: dense, hard:2, summary:8, local (default: "
+                       "dense, and the default of a Focus adapter)");
+  add_cache_option(app, o.cache);
+  app.add_option("--json", o.json, "also write the figures to this JSON file");
+  parse_arguments(app, arguments);
+
+  LoadedModel model = o.model.load();
+  const Index most = model.decoder->config().max_position_embeddings - kTimedTokens;
+  if (o.lengths.empty())
+    for (const Index length : {Index{5}, Index{1024}, std::min<Index>(most, 8160)})
+      if (length <= most && (o.lengths.empty() || length > o.lengths.back()))
+        o.lengths.push_back(length);
+  for (const Index length : o.lengths)
+    if (length < 1 || length > most)
+      fail(
+          "--lengths {}: a length must be from 1 to {}: {} has {} positions, and {} tokens are "
+          "decoded",
+          length, most, o.model.base, most + kTimedTokens, kTimedTokens);
+  const std::vector<AttentionSpec> specs = resolved(o, model);
+  const double bandwidth = read_bandwidth();
+  const CacheDtype cache = cache_dtype(o.cache, o.model.precision);
+  fmt::print(
+      "{}\n{}, {}, {} cache; memory read at {:.1f} GB/s; {} tokens timed after each context\n\n",
+      this_machine().line(), o.model.base, name_of(o.model.precision), name_of(cache),
+      bandwidth / 1e9, kTimedTokens);
+  fmt::print("{:>8}  {:<26} {:>9} {:>11} {:>10} {:>10} {:>8} {:>10}\n", "context", "attention",
+             "tokens/s", "keys read", "cache", "per token", "GB/s", "of memory");
+  std::vector<DecodeSpeed> rows;
+  for (const Index length : o.lengths) {
+    const Ids ids = tale_ids(model, length + kTimedTokens);
+    for (const AttentionSpec& spec : specs) {
+      rows.push_back(measure_decoding(model, spec, ids, length, cache));
+      print_row(rows.back(), bandwidth);
+    }
+  }
+  write_json(o.json, {{"machine", machine_json()},
+                      {"model", o.model.base},
+                      {"adapter", o.model.adapter},
+                      {"precision", name_of(o.model.precision)},
+                      {"kv_cache_dtype", name_of(cache)},
+                      {"read_bytes_per_second", bandwidth},
+                      {"rows", structs_to_json(rows)}});
+  return 0;
+}
+
+struct StepArguments {
+  RunConfig config;
+  std::string json, shape;
+  int repeats = 3;
+  Index vocab_size = 50257;
+};
+
+std::string cell(double seconds) {
+  return seconds > 0 ? fmt::format("{:.2f}", 1e3 * seconds) : "-";
+}
+
+void print_steps(const MeasuredSteps& m) {
+  const RunConfig& config = m.session.config();
+  const ModelConfig& model = m.model();
+  const std::string balance = m.mode.kind == AttentionKind::dense
+                                  ? ""
+                                  : fmt::format(", {} balance", value_text(*m.mode.balance));
+  fmt::print("{}\n", this_machine().line());
+  fmt::print(
+      "{}{}: {} layers, hidden size {}, {} heads, vocabulary of {}; {} parameters, {} trainable\n",
+      m.shape.empty() ? "" : m.shape + ", ", model.model_type, model.num_hidden_layers,
+      model.hidden_size, model.num_attention_heads, model.vocab_size,
+      format_count(static_cast<double>(m.session.count_all())),
+      format_count(static_cast<double>(m.session.count_trainable())));
+  fmt::print("{}, attention {}{}; {} x {} x {} tokens (batch, accumulate, context)\n\n",
+             value_text(config.method), m.mode.name(), balance, config.data.batch,
+             config.data.gradient_accumulation_steps, config.data.context);
+  fmt::print("ms per step      min {:.2f}  median {:.2f}  of {}\n", 1e3 * m.speed.fastest,
+             1e3 * m.speed.median, m.speed.seconds.size());
+  fmt::print("tokens/s         best {:.1f}  median {:.1f}\n", m.tokens() / m.speed.fastest,
+             m.tokens() / m.speed.median);
+  fmt::print("GFLOP/s          {:.1f}, {:.1f} % of the measured peak of {:.1f}\n", m.gflops(),
+             100 * m.gflops() / m.peak_gflops, m.peak_gflops);
+  fmt::print("memory           {} resident at peak, {} in tensors at peak\n\n",
+             format_bytes(static_cast<double>(peak_resident_bytes())),
+             format_bytes(static_cast<double>(pool_stats().peak)));
+  fmt::print("{:<20} {:>11} {:>12} {:>10} {:>7}\n", "phase (fastest)", "forward ms", "backward ms",
+             "all ms", "share");
+  for (const PhaseTime& phase : m.phases)
+    fmt::print("{:<20} {:>11} {:>12} {:>10} {:>6.1f}%\n", phase.name, cell(phase.forward),
+               cell(phase.backward), cell(phase.total()), 100 * phase.total() / m.speed.fastest);
+  fmt::print("\nthe loss computes its gradient in its forward pass\n");
+}
+
+int time_training(Arguments arguments) {
+  StepArguments o;
+  std::string config_file;
+  CLI::App app(
+      "Times training steps on random weights and random token ids: tokens/s, GFLOP/s, memory, and "
+      "the time of each phase. Needs no checkpoint and no text, and writes only --json. The config "
+      "gives the shape (model.*), the method, focus.*, data.context, batch and "
+      "gradient_accumulation_steps, optim.*, seed and threads; base, tokenizer, texts and out are "
+      "ignored. GFLOP/s counts two operations for each multiply-add of matrix products and "
+      "attention tiles. The peak is measured at the start with multiply-adds on registers only, on "
+      "the same number of threads.",
+      "focus speed --step");
+  bool step = false;
+  app.add_flag("--step", step, "time training steps");
+  add_config_arguments(app, config_file);
+  app.add_option("--shape", o.shape,
+                 "preset for model.*, vocabulary and data.context: gpt2 (124M) or llama-15m");
+  app.add_option("--vocab-size", o.vocab_size, "vocabulary size (default: the preset's, or 50257)");
+  app.add_option("--repeats", o.repeats, "timed steps after one warm-up step (default 3)");
+  app.add_option("--json", o.json, "also write the figures to this JSON file");
+  parse_arguments(app, arguments);
+
+  RunConfig& config = o.config;
+  if (!o.shape.empty()) {
+    const NamedShape& shape = find_shape(o.shape);
+    config.model = shape.model;
+    config.data.context = shape.context;
+    if (app.count("--vocab-size") == 0) o.vocab_size = shape.vocab_size;
+  }
+  read_config_arguments(app, config_file, config);
+  check(o.repeats > 0, "--repeats must be positive, not {}", o.repeats);
+  check(o.vocab_size > 0 && o.vocab_size <= 1 << 24, "--vocab-size must be from 1 to {}, not {}",
+        1 << 24, o.vocab_size);
+  check(config.method != Method::two_phase,
+        "method two_phase has two kinds of steps: time method retrofit, then full with attention "
+        "focus");
+  set_threads(config.threads);
+
+  const double peak = measured_peak_gflops();
+  Session session =
+      random_session(config, config.model.to_model_config(o.vocab_size, config.data.context));
+  reset_pool_peak();
+  const auto report = [&](int step_number, double seconds) {
+    if (step_number == 0)
+      spdlog::info("warm-up");
+    else
+      spdlog::info("{}/{}  {:.3f} s", step_number, o.repeats, seconds);
+  };
+  const MeasuredSteps measured{.session = session,
+                               .speed = time_steps(session, o.repeats, report),
+                               .shape = o.shape,
+                               .peak_gflops = peak};
+  print_steps(measured);
+  auto figures = nlohmann::ordered_json{{"machine", machine_json()}};
+  figures.update(to_json(measured));
+  write_json(o.json, figures);
+  return 0;
+}
+
+}  // namespace
 
 int run_speed(Arguments arguments) {
-  if (std::ranges::find(arguments, "--decode") != arguments.end())
-    return run_decode_speed(arguments);
-  if (std::ranges::find(arguments, "--step") != arguments.end()) return run_step_speed(arguments);
+  if (std::ranges::find(arguments, "--decode") != arguments.end()) return time_decoding(arguments);
+  if (std::ranges::find(arguments, "--step") != arguments.end()) return time_training(arguments);
   std::vector<Index> lengths = {512, 1024, 2048, 4096, 8192, 16384};
   std::string json;
   AttentionSpeedOptions options;

@@ -210,8 +210,7 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 3140},
-                                                     {"apps/compare", 680},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 3300},
                                                      {"apps/terminal", 190},
                                                      {"autograd", 1130},
                                                      {"autograd/attention", 1890},
@@ -231,14 +230,14 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 3140},
                                                      {"focus", 320},
                                                      {"focus/adapters", 4000},
                                                      {"focus/evaluation", 6030},
-                                                     {"focus/generation", 490},
+                                                     {"focus/generation", 475},
                                                      {"focus/method", 7080},
                                                      {"focus/models", 1930},
                                                      {"focus/speed", 880},
-                                                     {"focus/training", 3660},
+                                                     {"focus/training", 3370},
                                                      {"layers", 3330},
                                                      {"layers/architectures", 770},
-                                                     {"optim", 560}};
+                                                     {"optim", 520}};
 
 TEST(Structure, FoldersKeepTheirBudgets) {
   std::map<std::string, std::size_t> lines;

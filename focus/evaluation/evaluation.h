@@ -36,6 +36,12 @@ struct EvalSettings {
 
   template <class F>
   void visit(F&& f) {
+    visit_windows(f);
+    examples.visit(f);
+  }
+  /// All but the examples.
+  template <class F>
+  void visit_windows(F&& f) {
     f("attentions", attentions,
       "attention specs, one row each: dense; local (Focus's local window only); soft; hard:2 (each "
       "token keeps its 2 best groups); focus (soft and hard of every k); trained (the attention "
@@ -63,7 +69,6 @@ struct EvalSettings {
     f("detokenize", detokenize,
       "wikitext: undo WikiText's tokenization; words and bytes are counted before that, each "
       "line's end as a word, as its authors do");
-    examples.visit(f);
   }
 
   /// The same with context and stride said. Throws std::invalid_argument where they do not fit the

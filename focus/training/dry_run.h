@@ -5,18 +5,21 @@
 #include <string>
 #include <vector>
 
-#include "focus/training/training.h"
+#include "focus/training/session.h"
 
 namespace focus {
 
-/// What `focus train --dry-run --json` writes. The last phase's figures are at the top:
-/// it trains the most; with more than one phase `phases` lists each.
-struct DryRunFigures {
+/// What a run takes. Its visit is what `focus train --dry-run --json` writes: the last phase, which
+/// trains the most, at the top; with more than one phase `phases` lists each.
+struct DryRun {
   struct Phase {
-    std::optional<std::int64_t> steps = {};  // in the list of phases
-    std::int64_t trainable = 0, frozen = 0, weight_bytes = 0, gradient_bytes = 0;
-    std::int64_t optimiser_bytes = 0, activation_bytes = 0, program_bytes = 0, memory_bytes = 0;
-    std::int64_t mapped_bytes = 0;
+    std::optional<std::int64_t> steps = {};
+    std::int64_t trainable = 0, frozen = 0;  // parameters
+    // Of the weights `mapped_bytes` stay in their file. activation_bytes: what else a step takes
+    // from the pool of buffers; memory_bytes: all that the process has in memory of its own, and of
+    // it program_bytes what no tensor holds: the program, the tokenizer.
+    std::int64_t weight_bytes = 0, gradient_bytes = 0, optimiser_bytes = 0;
+    std::int64_t activation_bytes = 0, program_bytes = 0, memory_bytes = 0, mapped_bytes = 0;
     double seconds_per_step = 0, tokens_per_second = 0;
 
     void visit(auto&& f) {
@@ -34,22 +37,24 @@ struct DryRunFigures {
       f("tokens_per_second", tokens_per_second);
     }
   };
-  Phase last = {};
-  std::int64_t tokens = 0, train_tokens = 0;
-  double seconds = 0;
-  std::optional<std::vector<Phase>> phases = {};
-
-  static DryRunFigures of(const DryRun& run);
+  std::vector<Phase> phases = {};             // in their order
+  std::int64_t tokens = 0, train_tokens = 0;  // of the whole run; that there are
+  double seconds = 0;                         // of the whole run
 
   void visit(auto&& f) {
+    Phase last = phases.back();
+    last.steps.reset();
     last.visit(f);
     f("tokens", tokens);
     f("train_tokens", train_tokens);
     f("seconds", seconds);
-    f.maybe("phases", phases);
+    if (phases.size() > 1) f("phases", phases);
   }
 };
 
+/// Parameters, memory, and the time of one timed step of each phase. Changes nothing on disk, but
+/// leaves the session trained by a few steps.
+DryRun dry_run(Session& session);
 /// For a terminal.
 std::string dry_run_text(const DryRun& run);
 

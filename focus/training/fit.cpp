@@ -13,19 +13,29 @@
 #include "focus/training/batch_pass.h"
 
 namespace focus {
+namespace {
 
-FocusConfig FitSettings::to_focus() const {
-  FocusConfig config;
-  config.grouping.name = "keys";
-  config.training = Training::summary;
-  config.num_groups = num_groups;
-  config.summary.num_selected_groups = num_selected_groups;
-  config.local_window = local_window;
-  config.summary.block = block;
-  config.summary.sinks = sinks;
-  config.keys().fit_tokens = tokens;
-  return config;
+constexpr Index kNeedTokens = 4096;  // enough for a sum of squares
+
+/// Adds to each query head's sums the squares of a - b, and of b.  a, b [1, seq_len, heads, dim]
+void add_squares(const Tensor& a, const Tensor& b, std::span<double> errors,
+                 std::span<double> squares) {
+  const Index heads = b.dim(2), dim = b.dim(3);
+  parallel_chunks(heads, 1, [&](Index head, Index) {
+    double error = 0, square = 0;
+    for (Index t = 0; t < b.dim(1); ++t)
+      for (Index d = 0; d < dim; ++d) {
+        const Index at = (t * heads + head) * dim + d;
+        const auto of_a = static_cast<double>(a[at]), of_b = static_cast<double>(b[at]);
+        error += (of_a - of_b) * (of_a - of_b);
+        square += of_b * of_b;
+      }
+    errors[static_cast<std::size_t>(head)] += error;
+    squares[static_cast<std::size_t>(head)] += square;
+  });
 }
+
+}  // namespace
 
 Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
                     const std::string& separator, Index context) {
@@ -58,16 +68,6 @@ Index windows_for(Index tokens, const Batches& batches) {
   return std::min(all, (tokens + mean - 1) / mean);
 }
 
-namespace {
-
-/// Enough tokens for a sum of squares.
-Index windows_of_needs(const Batches& batches) {
-  constexpr Index kTokens = 4096;
-  return windows_for(kTokens, batches);
-}
-
-}  // namespace
-
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,
                std::uint64_t seed, const FitProgress& progress) {
   check(focus.grouping().can_fit(),
@@ -82,7 +82,7 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     first.push_back(first.back() +
                     static_cast<Index>(batches.windows(i * all / windows, 1).ids.size()));
   const bool measures = focus.grouping().head_needs(0) != nullptr;
-  const Index to_come = windows + (measures ? windows_of_needs(batches) : 0);
+  const Index to_come = windows + (measures ? windows_for(kNeedTokens, batches) : 0);
   std::vector<Tensor> keys;
   for (Index i = 0; i < shape.num_layers; ++i)
     keys.emplace_back(Shape{first.back(), shape.kv_heads, shape.head_dim});
@@ -115,28 +115,6 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     });
 }
 
-namespace {
-
-/// Adds to each query head's sums the squares of a - b, and of b.  a, b [1, seq_len, heads, dim]
-void add_squares(const Tensor& a, const Tensor& b, std::span<double> errors,
-                 std::span<double> squares) {
-  const Index heads = b.dim(2), dim = b.dim(3);
-  parallel_chunks(heads, 1, [&](Index head, Index) {
-    double error = 0, square = 0;
-    for (Index t = 0; t < b.dim(1); ++t)
-      for (Index d = 0; d < dim; ++d) {
-        const Index at = (t * heads + head) * dim + d;
-        const auto of_a = static_cast<double>(a[at]), of_b = static_cast<double>(b[at]);
-        error += (of_a - of_b) * (of_a - of_b);
-        square += of_b * of_b;
-      }
-    errors[static_cast<std::size_t>(head)] += error;
-    squares[static_cast<std::size_t>(head)] += square;
-  });
-}
-
-}  // namespace
-
 void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, Index fitted,
                    const FitProgress& progress) {
   const NoGrad guard;
@@ -155,7 +133,7 @@ void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, 
     return dense;
   });
   const Index all = batches.num_windows();
-  const Index windows = windows_of_needs(batches);
+  const Index windows = windows_for(kNeedTokens, batches);
   for (Index i = 0; i < windows; ++i) {
     // Between those that were fitted on.
     const Index fit = (2 * i + 1) * fitted / (2 * windows);

@@ -11,35 +11,6 @@
 
 namespace focus {
 
-/// Options of `focus fit`.
-struct FitSettings {
-  int num_groups = 32;
-  int num_selected_groups = 2;
-  Index local_window = 32, block = 32, sinks = 1;
-  Index tokens = 16384, context = 0;
-  std::int64_t seed = 1;
-
-  template <class F>
-  void visit(F&& f) {
-    f("num_groups", num_groups, "K, groups per key head", {1, kMaxKeyGroups});
-    f("num_selected_groups", num_selected_groups,
-      "m, groups that a query reads exactly, on average over heads; --attention summary:M "
-      "overrides it",
-      {0, kMaxKeyGroups});
-    f("local_window", local_window, "w, positions before a query's block that are always read",
-      {0, 1 << 27});
-    f("block", block, "queries that share the distant tokens", {1, 1 << 20});
-    f("sinks", sinks, "first tokens (attention sinks), always read", {0, kMaxSinks});
-    f("tokens", tokens, "tokens on which the centroids are fitted", {64, 1 << 24});
-    f("context", context,
-      "tokens per window: the longest that will be used, because keys encode positions; 0: 2048, "
-      "or the positions of the model or tokens of the text if fewer",
-      {0, 1 << 22});
-    f("seed", seed, "seed of the initial keys of k-means", {0, 1e18});
-  }
-  FocusConfig to_focus() const;
-};
-
 /// Default tokens per window.
 inline constexpr Index kFitContext = 2048;
 /// Texts as windows of `context` tokens (0: the least of kFitContext, the model's positions and the

@@ -52,20 +52,6 @@ std::string last_line_of(const std::filesystem::path& log) {
   return last;
 }
 
-nlohmann::ordered_json last_loss_record(const std::filesystem::path& path) {
-  constexpr std::int64_t kTail = 4096;
-  if (!std::filesystem::is_regular_file(path)) return nullptr;
-  std::ifstream stream(path, std::ios::binary | std::ios::ate);
-  if (!stream) return nullptr;
-  stream.seekg(std::max<std::int64_t>(0, static_cast<std::int64_t>(stream.tellg()) - kTail));
-  nlohmann::ordered_json last;
-  for (std::string line; std::getline(stream, line);) {
-    const auto record = parse_record(line);
-    if (record.is_object() && record.contains("loss") && record["loss"].is_number()) last = record;
-  }
-  return last;
-}
-
 double median_rate(const std::vector<nlohmann::ordered_json>& records) {
   std::vector<double> rates;
   for (const auto& record : records)

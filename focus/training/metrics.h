@@ -18,9 +18,6 @@ namespace focus {
 /// unreadable line throws std::runtime_error with path and line.
 std::vector<nlohmann::ordered_json> read_metrics(const std::filesystem::path& path);
 
-/// The last whole record that has a loss, from the file's last 4 KB; null without one.
-nlohmann::ordered_json last_loss_record(const std::filesystem::path& path);
-
 /// Median of tokens_per_second: a pause between two parts of a run leaves it alone. 0 without one.
 double median_rate(const std::vector<nlohmann::ordered_json>& records);
 

@@ -17,33 +17,6 @@ std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) 
          static_cast<std::uint64_t>(step * config.data.gradient_accumulation_steps + part);
 }
 
-/// What one part of a step has to say, to whichever processes there are.
-struct StepStatistics {
-  double loss = 0;  // of the text
-  std::optional<double> auxiliary_loss = {};
-  std::vector<std::vector<double>> of_adapters = {};
-
-  std::vector<double> numbers() const {
-    std::vector<double> list = {loss, auxiliary_loss ? 1.0 : 0.0, auxiliary_loss.value_or(0)};
-    for (const std::vector<double>& record : of_adapters) {
-      list.push_back(static_cast<double>(record.size()));
-      list.insert(list.end(), record.begin(), record.end());
-    }
-    return list;
-  }
-  static StepStatistics from(std::span<const double> list) {
-    StepStatistics part{.loss = list[0]};
-    if (list[1] != 0) part.auxiliary_loss = list[2];
-    for (list = list.subspan(3); !list.empty();) {
-      const auto size = static_cast<std::size_t>(list[0]);
-      const std::span<const double> record = list.subspan(1, size);
-      part.of_adapters.emplace_back(record.begin(), record.end());
-      list = list.subspan(1 + size);
-    }
-    return part;
-  }
-};
-
 /// What the model computes with dense attention, a constant.
 Tensor dense_hidden_states(Decoder& decoder, const Batch& batch) {
   const NoGrad guard;
@@ -197,32 +170,39 @@ StepReport Session::step(const WorkProgress& progress) {
   for (int part = 0; part < parts; ++part) batches.push_back(data_.train.next());
   for (const Batch& batch : batches) report.tokens += static_cast<Index>(batch.ids.size());
   const std::vector<Real> weights = weights_of_parts(batches);
-  std::vector<std::vector<double>> records;  // of the own parts
+  // Of the own parts: the loss of the text, whether there is an auxiliary loss and that, and for
+  // each adapter the number of its statistics and these.
+  std::vector<std::vector<double>> records;
   const auto loss_of_part = [&](int part) {
     const auto at = static_cast<std::size_t>(part);
     Variable loss = loss_of(batches[at], context_of(part));
     if (weights[at] != 1) loss = scale(loss, weights[at]);
-    StepStatistics record{.loss = static_cast<double>(loss.value()[0])};
+    std::vector<double> record = {static_cast<double>(loss.value()[0]), 0, 0};
     for (const auto& adapter : adapters) {
       if (const Variable terms = adapter->after_forward(); terms.defined()) {
-        record.auxiliary_loss =
-            record.auxiliary_loss.value_or(0) + static_cast<double>(terms.value()[0]);
+        record[1] = 1;
+        record[2] += static_cast<double>(terms.value()[0]);
         loss = add(loss, terms);
       }
-      record.of_adapters.push_back(adapter->step_statistics());
+      const std::vector<double> statistics = adapter->step_statistics();
+      record.push_back(static_cast<double>(statistics.size()));
+      record.insert(record.end(), statistics.begin(), statistics.end());
     }
-    records.push_back(record.numbers());
+    records.push_back(std::move(record));
     return loss;
   };
   report.result = training_step(*adamw_, phase_, steps_, parts, loss_of_part, *ranks_);
   double loss_of_text = 0;
-  for (const std::vector<double>& numbers : gather_parts(*ranks_, parts, records)) {
-    const StepStatistics record = StepStatistics::from(numbers);
-    loss_of_text += record.loss / parts;
-    if (record.auxiliary_loss)
-      report.auxiliary_loss = report.auxiliary_loss.value_or(0) + *record.auxiliary_loss / parts;
-    for (std::size_t i = 0; i < adapters.size(); ++i)
-      adapters[i]->merge_statistics(record.of_adapters[i]);
+  for (const std::vector<double>& record : gather_parts(*ranks_, parts, records)) {
+    loss_of_text += record[0] / parts;
+    if (record[1] != 0)
+      report.auxiliary_loss = report.auxiliary_loss.value_or(0) + record[2] / parts;
+    auto next = record.begin() + 3;
+    for (const auto& adapter : adapters) {
+      const auto end = next + 1 + static_cast<std::ptrdiff_t>(*next);
+      adapter->merge_statistics(std::span(next + 1, end));
+      next = end;
+    }
   }
   report.step = ++steps_;
   for (const auto& adapter : adapters) {

@@ -7,7 +7,6 @@
 #include "autograd/base/check.h"
 #include "autograd/base/clock.h"
 #include "autograd/base/memory.h"
-#include "autograd/tensor.h"
 #include "data/files/durable_file.h"
 #include "data/files/folder_lock.h"
 #include "data/settings/config.h"
@@ -51,31 +50,37 @@ void add_groups(nlohmann::ordered_json& record, const std::vector<GroupStatistic
                  [](const auto& g) { return g.entropy / static_cast<double>(g.weighed); });
 }
 
-/// What a run leaves in its folder. Of several processes the first writes; the others follow it.
+/// What a run leaves in its folder. Of several processes the first has it.
 class RunFolder {
  public:
   RunFolder(Session& session, const RunFolderOptions& options)
-      : session_(session),
-        writes_(session.ranks().first()),
-        out_(session.config().out),
-        options_(options) {
-    if (writes_) open();
-    const std::string from = session.ranks().gather(resumed ? resumed->string() : "").front();
-    if (writes_ || from.empty()) return;
-    resumed = from;
-    valid_start = restore_checkpoint(*resumed, session);
+      : session_(session), out_(session.config().out) {
+    make_folder_durably(out_);
+    lock_.emplace(out_, "train.lock");
+    const int keep = session.config().checkpoint_keep;
+    checkpoints_.emplace(out_ / "checkpoints", keep);
+    const auto latest = options.overwrite ? std::nullopt : checkpoints_->latest();
+    if (latest && !options.resume)
+      fail(
+          "{}: holds a run already; add --resume to continue, --overwrite to start again, or "
+          "choose another out=",
+          out_.string());
+    if (latest) newest = *latest;
+    if (options.overwrite) {
+      fs::remove_all(out_ / "checkpoints");
+      checkpoints_.emplace(out_ / "checkpoints", keep);
+    }
+    sweep_orphans(out_);
   }
 
   /// Called after on_start: replaces an earlier run's files.
   void begin() {
-    if (!writes_) return;
     write_file_durably(out_ / "config.yaml", std::string_view(dump_config(session_.config())));
     metrics_.emplace(out_ / "metrics.jsonl",
-                     resumed ? std::optional(session_.steps()) : std::nullopt);
+                     newest.empty() ? std::nullopt : std::optional(session_.steps()));
   }
 
   void add(const TrainingLine& line) {
-    if (!writes_) return;
     const StepReport& report = line.report;
     nlohmann::ordered_json record = {{"step", report.step},
                                      {"loss", report.result.loss},
@@ -94,12 +99,10 @@ class RunFolder {
   }
 
   void add_validation(std::int64_t step, double loss) {
-    if (!writes_) return;
     metrics_->write({{"step", step}, {"valid_loss", loss}, {"valid_perplexity", std::exp(loss)}});
   }
 
   void save(std::optional<double> start) {
-    if (!writes_) return;
     const std::int64_t steps = session_.steps();
     metrics_->sync();  // a run resumed from this checkpoint needs its records
     newest = checkpoints_->path_for(steps);
@@ -107,43 +110,20 @@ class RunFolder {
     checkpoints_->publish(steps);
   }
 
-  fs::path write_artifact() {
-    if (!writes_) return {};
-    metrics_->sync();
-    return write_result(out_, session_);
+  void finish(TrainingResult& result) {
+    if (result.finished) {
+      metrics_->sync();
+      result.artifact = write_result(out_, session_).string();
+    }
+    result.checkpoint = newest.string();
+    result.tokens_per_second = median_rate(read_metrics(out_ / "metrics.jsonl"));
   }
 
-  std::optional<fs::path> resumed;    // the checkpoint that the run continues
-  std::optional<double> valid_start;  // as it says
-  fs::path newest;                    // checkpoint
+  fs::path newest;  // checkpoint; at first the one that the run continues
 
  private:
-  void open() {
-    make_folder_durably(out_);
-    lock_.emplace(out_, "train.lock");
-    const int keep = session_.config().checkpoint_keep;
-    checkpoints_.emplace(out_ / "checkpoints", keep);
-    const auto latest = options_.overwrite ? std::nullopt : checkpoints_->latest();
-    if (latest && !options_.resume)
-      fail(
-          "{}: holds a run already; add --resume to continue, --overwrite to start again, or "
-          "choose another out=",
-          out_.string());
-    if (latest) {
-      valid_start = restore_checkpoint(*latest, session_);
-      resumed = latest;
-      newest = *latest;
-    } else if (options_.overwrite) {
-      fs::remove_all(out_ / "checkpoints");
-      checkpoints_.emplace(out_ / "checkpoints", keep);
-    }
-    sweep_orphans(out_);
-  }
-
   Session& session_;
-  const bool writes_;
-  fs::path out_;
-  RunFolderOptions options_;
+  const fs::path out_;
   std::optional<FolderLock> lock_;
   std::optional<CheckpointFolder> checkpoints_;
   std::optional<MetricsFile> metrics_;
@@ -155,10 +135,12 @@ class TrainingLoop {
   TrainingLoop(Session& session, const TrainingCallbacks& callbacks, RunFolder* folder)
       : session_(session), config_(session.config()), callbacks_(callbacks), folder_(folder) {}
 
-  TrainingResult run() {
-    const bool resumed = folder_ && folder_->resumed;
+  /// From the checkpoint `from`, or from the beginning if that is empty.
+  TrainingResult run(const fs::path& from = {}) {
+    const bool resumed = !from.empty();
+    if (resumed) result_.valid_loss_start = restore_checkpoint(from, session_);
     if (callbacks_.on_start)
-      callbacks_.on_start(session_, resumed ? folder_->resumed : std::nullopt);
+      callbacks_.on_start(session_, resumed ? std::optional(from) : std::nullopt);
     if (folder_) folder_->begin();
     if (session_.finished() && resumed) {
       result_.valid_loss = session_.validate(callbacks_.on_work);
@@ -166,17 +148,16 @@ class TrainingLoop {
       validate();
       result_.valid_loss_start = result_.valid_loss;
     }
-    if (resumed) result_.valid_loss_start = folder_->valid_start;
     since_ = now();
     since_step_ = session_.steps();
     bool stop = false;
     while (!session_.finished() && !stop) stop = step();
     result_.steps = session_.steps();
     result_.finished = session_.finished();
-    if (folder_) {
-      result_.checkpoint = folder_->newest;
-      if (result_.finished) result_.artifact = folder_->write_artifact();
-    }
+    result_.trainable = session_.count_trainable();
+    result_.tokens = config_.steps * config_.tokens_per_step();
+    result_.peak_bytes = static_cast<std::int64_t>(peak_resident_bytes());
+    if (folder_) folder_->finish(result_);
     return result_;
   }
 
@@ -268,34 +249,6 @@ class TrainingLoop {
   std::set<std::size_t> collapsed_;  // layers already reported
 };
 
-/// What a run that writes its checkpoints and its result has taken beyond one that does not, 1 to
-/// 6 MiB: mostly HDF5's own.
-constexpr std::size_t kWritingBytes = std::size_t{4} << 20;
-
-/// `own_weights`: bytes of weights in the process's own memory.
-DryPhase dry_phase(Session& session, std::int64_t first, std::size_t own_weights) {
-  session.enter_phase(first);
-  const std::int64_t steps = session.phase().steps;
-  DryPhase dry{.steps = steps, .trainable = session.count_trainable()};
-  dry.frozen = session.count_all() - dry.trainable;
-  dry.gradient_bytes = static_cast<std::size_t>(dry.trainable) * sizeof(Real);
-  dry.optimiser_bytes = 2 * dry.gradient_bytes;
-  // The first step fills the pool, the second one is timed.
-  session.step();
-  if (steps == 1) session.enter_phase(first);
-  const double start = now();
-  session.step();
-  dry.seconds_per_step = now() - start;
-  // The pool gives nothing back: what it holds now is what the steps have needed at most.
-  const std::size_t pool = pool_stats().reserved;
-  const std::size_t named = own_weights + dry.gradient_bytes + dry.optimiser_bytes;
-  dry.activation_bytes = pool - std::min(pool, named);
-  const std::size_t resident = anonymous_bytes();
-  dry.memory_bytes = (resident > 0 ? resident : pool) + kWritingBytes;
-  dry.program_bytes = dry.memory_bytes - std::min(dry.memory_bytes, pool);
-  return dry;
-}
-
 }  // namespace
 
 TrainingResult run_training(Session& session, const TrainingCallbacks& callbacks) {
@@ -334,44 +287,10 @@ RunConfig divided_config(RunConfig config, int processes, const RunFolderOptions
 
 TrainingResult run_training_in_folder(Session& session, const RunFolderOptions& options,
                                       const TrainingCallbacks& callbacks) {
-  RunFolder folder(session, options);
-  return TrainingLoop(session, callbacks, &folder).run();
-}
-
-double DryRun::seconds() const {
-  double seconds = 0;
-  for (const DryPhase& phase : phases)
-    seconds += phase.seconds_per_step * static_cast<double>(phase.steps);
-  return seconds;
-}
-
-double DryRun::tokens_per_step() const {
-  std::int64_t steps = 0;
-  for (const DryPhase& phase : phases) steps += phase.steps;
-  return steps == 0 ? 0 : static_cast<double>(tokens) / static_cast<double>(steps);
-}
-
-DryRun dry_run(Session& session) {
-  const RunConfig& config = session.config();
-  DryRun dry{.phases = {},
-             .weight_bytes = session.weight_bytes(),
-             .mapped_bytes = 0,
-             .tokens = config.steps * config.tokens_per_step(),
-             .train_tokens = session.data().train.num_tokens()};
-  trim_pool();
-  // Before the first step tensors hold weights and the optimiser's moments alone.
-  const std::size_t moments =
-      2 * static_cast<std::size_t>(session.count_trainable()) * sizeof(Real);
-  const std::size_t live = pool_stats().live;
-  const std::size_t own_weights = std::min(dry.weight_bytes, live - std::min(live, moments));
-  dry.mapped_bytes = dry.weight_bytes - own_weights;
-  for (std::int64_t first = 0; first < config.steps; first += dry.phases.back().steps)
-    dry.phases.push_back(dry_phase(session, first, own_weights));
-  if (config.steps == 0) {  // keys are placed, which is not timed
-    dry.phases.emplace_back();
-    dry.phases.back().frozen = session.count_all();
-  }
-  return dry;
+  std::optional<RunFolder> folder;
+  if (session.ranks().first()) folder.emplace(session, options);
+  const std::string from = session.ranks().gather(folder ? folder->newest.string() : "").front();
+  return TrainingLoop(session, callbacks, folder ? &*folder : nullptr).run(from);
 }
 
 }  // namespace focus

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "focus/training/session.h"
 
@@ -21,27 +22,43 @@ struct TrainingLine {
 /// Callbacks of a run; any may be empty.
 struct TrainingCallbacks {
   /// Before the first step; `resumed` is the checkpoint that the run continues.
-  std::function<void(const Session&, const std::optional<std::filesystem::path>& resumed)> on_start;
-  std::function<void(const Session&, const StepReport&)> on_step;
+  std::function<void(const Session&, const std::optional<std::filesystem::path>& resumed)>
+      on_start = {};
+  std::function<void(const Session&, const StepReport&)> on_step = {};
   /// After a step that began the second phase.
-  std::function<void(const Session&)> on_phase;
-  std::function<void(const Session&, const TrainingLine&)> on_line;  // every log_every steps
+  std::function<void(const Session&)> on_phase = {};
+  std::function<void(const Session&, const TrainingLine&)> on_line = {};  // every log_every steps
   /// After a validation of `steps` steps, in nats per token.
-  std::function<void(std::int64_t steps, double loss)> on_validation;
+  std::function<void(std::int64_t steps, double loss)> on_validation = {};
   /// While keys are fitted and while a validation runs.
-  WorkProgress on_work;
+  WorkProgress on_work = {};
   /// Asked after every step: true ends the run there, with a checkpoint.
-  std::function<bool()> should_stop;
+  std::function<bool()> should_stop = {};
 };
 
+/// What a run came to; its visit is what `focus train --json` writes.
 struct TrainingResult {
   bool finished = false;   // false: stopped
   std::int64_t steps = 0;  // done
-  // In nats per token, of the last validation and of that before the first step; without validation
-  // text neither is there.
-  std::optional<double> valid_loss, valid_loss_start;
-  std::filesystem::path artifact;    // of a finished run in a folder: focus.h5, lora.h5 or model.h5
-  std::filesystem::path checkpoint;  // of a run in a folder: the newest
+  std::int64_t trainable = 0;
+  std::string artifact = {};    // of a finished run in a folder: focus.h5, lora.h5 or model.h5
+  std::string checkpoint = {};  // of a run in a folder: the newest
+  // In nats per token, before the first step and last; without validation text neither is there.
+  std::optional<double> valid_loss_start = {}, valid_loss = {};
+  std::int64_t tokens = 0, peak_bytes = 0;  // of the whole run; of this process's resident memory
+  double tokens_per_second = 0;             // of a run in a folder: the median of its log lines
+
+  void visit(auto&& f) {
+    f("finished", finished);
+    f("step", steps);
+    f("trainable", trainable);
+    f("artifact", artifact);
+    f.maybe("valid_loss_start", valid_loss_start);
+    f.maybe("valid_loss", valid_loss);
+    f("peak_bytes", peak_bytes);
+    f("tokens_per_second", tokens_per_second);
+    f("tokens", tokens);
+  }
 };
 
 /// The steps that a session has left, with validations. Writes nothing. Throws where a loss, a
@@ -63,30 +80,5 @@ RunConfig divided_config(RunConfig config, int processes, const RunFolderOptions
 /// the end the result. Throws, too, where the run cannot start; the checkpoints before stay.
 TrainingResult run_training_in_folder(Session& session, const RunFolderOptions& options,
                                       const TrainingCallbacks& callbacks = {});
-
-/// What a run takes while it is in one phase.
-struct DryPhase {
-  std::int64_t steps = 0;
-  Index trainable = 0, frozen = 0;
-  std::size_t gradient_bytes = 0, optimiser_bytes = 0;
-  std::size_t activation_bytes = 0;  // what else a step takes from the pool of buffers
-  /// All that the process has in memory of its own then, and of it what no tensor holds: the
-  /// program, the tokenizer. What is mapped is in neither.
-  std::size_t memory_bytes = 0, program_bytes = 0;
-  double seconds_per_step = 0;
-};
-
-struct DryRun {
-  std::vector<DryPhase> phases;                    // in their order; the last one trains the most
-  std::size_t weight_bytes = 0, mapped_bytes = 0;  // `mapped`: of these, what stays in its file
-  std::int64_t tokens = 0;                         // of the whole run
-  std::int64_t train_tokens = 0;                   // that there are
-  double seconds() const;                          // of the whole run
-  double tokens_per_step() const;
-};
-
-/// Parameters, memory, and the time of one timed step of each phase. Changes nothing on disk, but
-/// leaves the session trained by a few steps.
-DryRun dry_run(Session& session);
 
 }  // namespace focus

@@ -84,18 +84,6 @@ TEST(CliCompare, TrainsOnceAndWritesEveryForm) {
   EXPECT_EQ(again.out, first.out);
   EXPECT_EQ(snapshot(fs::path(out) / "runs"), before);
 
-  // The same tables of the rows alone; no run is done.
-  const std::string elsewhere = cli.fresh("rows");
-  const ProcessResult shown = cli.must_run(
-      {"compare", path, "out=" + elsewhere, "--rows", (fs::path(out) / "compare.jsonl").string()});
-  EXPECT_EQ(shown.out.substr(0, shown.out.rfind('\n', shown.out.size() - 2)),
-            first.out.substr(0, first.out.rfind('\n', first.out.size() - 2)));
-  EXPECT_EQ(read_text(fs::path(elsewhere) / "compare.csv"),
-            read_text(fs::path(out) / "compare.csv"));
-  EXPECT_EQ(compare_rows(elsewhere), rows);
-  EXPECT_FALSE(fs::exists(fs::path(elsewhere) / "runs"));
-  expect_well_formed(read_text(fs::path(elsewhere) / "compare.html"));
-
   // How often a run reports makes no other run, other text does.
   cli.must_run({"compare", path, "out=" + out, "seeds=1", "log_every=2"});
   EXPECT_EQ(files_in(fs::path(out) / "runs"), 6u);
@@ -324,12 +312,6 @@ TEST(CliCompare, BadConfigsAreRefused) {
   expect_refused({"compare", three_runs(), "out=" + out, "stepz=3"},
                  {"stepz", "did you mean steps?"});
   expect_refused({"compare", cli.fresh("none.yaml")}, {"none.yaml", "cannot read"});
-  const std::string rows = cli.fresh("rows.jsonl");
-  write_text(rows, "{\"run\":\"a\",\"seed\":1,\"split\":\"valid\",\"error\":null}\n");
-  expect_refused({"compare", three_runs(), "out=" + out, "--rows", rows},
-                 {rows + ":1: ", "is missing"});
-  expect_refused({"compare", three_runs(), "out=" + out, "--rows", rows, "--dry-run"},
-                 {"--rows cannot be combined"});
   EXPECT_FALSE(fs::exists(out));
 }
 

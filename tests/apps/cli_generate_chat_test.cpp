@@ -32,9 +32,8 @@ std::string shown_prompt(const std::string& model, const Words& more) {
 TEST(CliGenerateChat, TheConversationGoesThroughTheTemplate) {
   const std::string model = chat_model({{"chat_template.jinja", kTemplate}});
   const std::string user = "[user] Hi\n[assistant]";
-  EXPECT_EQ(shown_prompt(model, {"--user", " Hi "}), user);
-  EXPECT_EQ(shown_prompt(model, {"--prompt", "Hi"}), user);
-  EXPECT_EQ(shown_prompt(model, {"--user", "Hi", "--system", "Be brief."}),
+  EXPECT_EQ(shown_prompt(model, {"--prompt", " Hi "}), user);
+  EXPECT_EQ(shown_prompt(model, {"--prompt", "Hi", "--system", "Be brief."}),
             "[system] Be brief.\n" + user);
   const std::string prompt = cli().fresh("prompt.txt"), list = cli().fresh("messages.json"),
                     lines = cli().fresh("messages.jsonl");
@@ -55,7 +54,7 @@ TEST(CliGenerateChat, TheTokensAreTheTemplatesAlone) {
   // The config names a BOS, which goes before a prompt where it is asked for, but not before a
   // template's: that writes its own.
   const std::string model = chat_model({{"chat_template.jinja", kTemplate}});
-  const auto json = cli().figures(chat(model, {"--user", "Hi"}));
+  const auto json = cli().figures(chat(model, {"--prompt", "Hi"}));
   EXPECT_EQ(json.at("prompt"), "[user] Hi\n[assistant]");
   EXPECT_EQ(json.at("prompt_tokens"), json.at("prompt").get<std::string>().size());
   EXPECT_LE(json.at("new_tokens"), 5);
@@ -74,19 +73,19 @@ TEST(CliGenerateChat, TheTemplateIsFoundAndChosen) {
       chat_model({{"tokenizer_config.json",
                    template_config({{{"name", "default"}, {"template", "default"}},
                                     {{"name", "tool_use"}, {"template", "tools"}}})}});
-  EXPECT_EQ(shown_prompt(named, {"--user", "x"}), "default");
-  EXPECT_EQ(shown_prompt(named, {"--user", "x", "--chat-template", "tool_use"}), "tools");
+  EXPECT_EQ(shown_prompt(named, {"--prompt", "x"}), "default");
+  EXPECT_EQ(shown_prompt(named, {"--prompt", "x", "--chat-template", "tool_use"}), "tools");
   const std::string file = cli().fresh("other.jinja");
   write_text(file, "{{ bos_token }}{{ messages[0].content }}");
-  EXPECT_EQ(shown_prompt(named, {"--user", "x", "--chat-template", file}), "x");
+  EXPECT_EQ(shown_prompt(named, {"--prompt", "x", "--chat-template", file}), "x");
   auto config = nlohmann::json::parse(template_config("{{ bos_token }}{{ eos_token }}"));
   config["bos_token"] = {{"content", "b"}};
   config["eos_token"] = "e";
   const std::string tokens = chat_model({{"tokenizer_config.json", config.dump()}});
-  EXPECT_EQ(shown_prompt(tokens, {"--user", "x"}), "be");
-  expect_refused(chat(named, {"--user", "x", "--chat-template", "rag"}),
+  EXPECT_EQ(shown_prompt(tokens, {"--prompt", "x"}), "be");
+  expect_refused(chat(named, {"--prompt", "x", "--chat-template", "rag"}),
                  {"'rag'", "default, tool_use"});
-  expect_refused(chat(named, {"--user", "x", "--chat-template", "missing.jinja"}),
+  expect_refused(chat(named, {"--prompt", "x", "--chat-template", "missing.jinja"}),
                  {"missing.jinja"});
 }
 
@@ -94,34 +93,33 @@ TEST(CliGenerateChat, AStoreKeepsTheTemplate) {
   const std::string model = chat_model({{"chat_template.jinja", kTemplate}});
   const std::string store = cli().fresh("model.h5");
   cli().must_run({"import", model, "--out", store});
-  EXPECT_EQ(shown_prompt(store, {"--user", "Hi"}), "[user] Hi\n[assistant]");
+  EXPECT_EQ(shown_prompt(store, {"--prompt", "Hi"}), "[user] Hi\n[assistant]");
 }
 
 TEST(CliGenerateChat, WhatIsRefused) {
   const std::string none = chat_model({});
-  expect_refused(chat(none, {"--user", "x"}), {none, "no chat template", "--chat-template"});
+  expect_refused(chat(none, {"--prompt", "x"}), {none, "no chat template", "--chat-template"});
   const std::string model = chat_model({{"chat_template.jinja", "a\n{% include 'x' %}"}});
-  expect_refused(chat(model, {"--user", "x"}),
+  expect_refused(chat(model, {"--prompt", "x"}),
                  {"chat_template.jinja: line 2", "'include' is not supported"});
   const std::string raises = chat_model(
       {{"chat_template.jinja", "{{ raise_exception('only ' ~ messages|length ~ ' turns') }}"}});
-  expect_refused(chat(raises, {"--user", "x"}), {"refuses these messages: only 1 turns"});
+  expect_refused(chat(raises, {"--prompt", "x"}), {"refuses these messages: only 1 turns"});
   const std::string bad = cli().fresh("bad.jsonl");
   write_text(bad, "{\"role\": \"user\"}\nnot JSON\n");
   expect_refused(chat(raises, {"--messages", bad}), {bad, "line 2"});
   write_text(bad, "{\"content\": \"x\"}\n");
   expect_refused(chat(raises, {"--messages", bad}), {bad, "\"role\""});
   const std::string empty = chat_model({{"chat_template.jinja", "{# nothing #}"}});
-  expect_refused(chat(empty, {"--user", "x"}), {"prompt"});
+  expect_refused(chat(empty, {"--prompt", "x"}), {"prompt"});
 }
 
 TEST(CliGenerateChat, OptionsThatDoNotGoTogether) {
   const std::string model = chat_model({{"chat_template.jinja", kTemplate}});
   for (const Words& wrong :
-       {Words{"--user", "x"}, Words{"--prompt", "x", "--system", "y"},
+       {Words{"--prompt", "x", "--system", "y"},
         Words{"--prompt", "x", "--show-prompt"}, Words{"--chat"}, Words{"--chat", "--system", "y"},
-        Words{"--chat", "--user", "x", "--prompt", "y"},
-        Words{"--chat", "--messages", "x", "--user", "y"},
+        Words{"--chat", "--messages", "x", "--prompt", "y"},
         Words{"--chat", "--messages", "x", "--system", "y"}}) {
     const ProcessResult result = cli().run(Words{"generate", model} + wrong);
     EXPECT_EQ(result.status, 2) << testing::PrintToString(wrong) << result.err;

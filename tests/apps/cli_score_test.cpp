@@ -50,18 +50,18 @@ TEST(CliScore, AnswersKeepTheirOrderAndTheirIds) {
 }
 
 TEST(CliScore, SharingChangesNoNumber) {
-  const std::string requests = asked(kContext, " fox") + asked(kContext, " hen.") +
-                               asked("Once upon a time there was one", "e") +
-                               asked(kContext, " f") + asked("x", " fox");
+  const Words requests = {asked(kContext, " fox"), asked(kContext, " hen."),
+                          asked("Once upon a time there was one", "e"), asked(kContext, " f"),
+                          asked("x", " fox")};
   for (const std::string attention : {"dense", "soft", "hard:1", "window:8"}) {
     const Words words = {"--adapter", cli().adapter(), "--attention", attention};
-    const auto shared = answers(requests, words);
-    const auto alone = answers(requests, words + Words{"--no-sharing"});
-    for (std::size_t i = 0; i < alone.size(); ++i) {
+    const auto shared = answers(fmt::format("{}", fmt::join(requests, "")), words);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const auto alone = answers(requests[i], words).at(0);
       EXPECT_NEAR(shared[i].at("log_likelihood").get<double>(),
-                  alone[i].at("log_likelihood").get<double>(), 1e-4)
+                  alone.at("log_likelihood").get<double>(), 1e-4)
           << attention << ", " << i;
-      EXPECT_EQ(shared[i].at("is_greedy"), alone[i].at("is_greedy"));
+      EXPECT_EQ(shared[i].at("is_greedy"), alone.at("is_greedy"));
     }
     EXPECT_EQ(shared[4].at("pairs_touched"), 0);  // five tokens in a window of 8
     const double touched = shared[0].at("pairs_touched");

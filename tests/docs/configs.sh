@@ -105,6 +105,7 @@ cat <<'TEXT'
 `focus compare` reads a comparison config: `common` holds keys of a training config that all runs share. `runs` is a list of runs,
 each with a `name` and the keys that differ. `sweep: {key: [values]}`, in one run or for all, makes one run per value, or per
 combination of several keys. Keys in `runs` and `sweep` may be dotted. A run may have separate `seeds` and `attentions`.
+In an evaluation `.jsonl` texts are read as the run's `data` says.
 
 ```sh
 cat >mine_compare.yaml <<'YAML'

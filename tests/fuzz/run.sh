@@ -61,7 +61,7 @@ fuzz_one() {
       compare_plan) runs=750 ;;
       config | examples) runs=1500 ;;
       metrics | focus_store) runs=2000 ;;
-      store | safetensors_index | focus_folder | compare_rows | chat_template) runs=4000 ;;
+      store | safetensors_index | focus_folder | chat_template) runs=4000 ;;
       attention_spec | score_request) runs=8000 ;;
       gguf | tokenizer_json) runs=15000 ;;
       *) runs=30000 ;;

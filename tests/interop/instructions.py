@@ -185,7 +185,7 @@ def check_answer(work, file, model, tokenizer):
             out = model.generate(input_ids=torch.tensor([ids]), do_sample=False, max_new_tokens=24,
                                  repetition_penalty=1.0)
         expected = tokenizer.decode(out[0, len(ids):], skip_special_tokens=True).strip()
-        answer = focus("generate", work / "merged.h5", "--chat", "--user", question,
+        answer = focus("generate", work / "merged.h5", "--chat", "--prompt", question,
                        "--max-new-tokens", 24, "--temperature", 0).strip()
         assert answer.endswith(expected), (question, answer, expected)
         print(f"  {question} -> {expected}")

@@ -55,7 +55,7 @@ def check_conversations(file, model, tokenizer):
         rendered = tokenizer.apply_chat_template([{"role": "user", "content": question}], tokenize=False,
                                                  add_generation_prompt=True)
         ids = tokenizer(rendered, add_special_tokens=False)["input_ids"]
-        check_text((file,), ("--chat", "--user", question), ids, model, tokenizer)
+        check_text((file,), ("--chat", "--prompt", question), ids, model, tokenizer)
 
 
 def perplexity(model, ids, starts):

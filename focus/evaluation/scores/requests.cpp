@@ -151,7 +151,6 @@ std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec
   const std::vector<ScoredPair> scored = score_pairs(
       *model.decoder, all.pairs,
       {.causal = active.causal(),
-       .share = options.share,
        .reference = reference == nullptr ? nullptr : reference->decoder.get()},
       [&](double share) {
         if (progress) progress(share * share_scored);

@@ -28,7 +28,6 @@ struct ScoreOptions {
   TextStart start = TextStart::tokenizer;
   Index max_length = 0;
   bool chat = false;
-  bool share = true;  // false: each request by itself, the reference
 
   void visit(auto&& f) {
     f("start", start,

@@ -14,12 +14,68 @@
 #include "focus/evaluation/recall/recall_eval.h"
 
 namespace focus {
+
+// A group of keys as it is written.
+void read_value(const ConfigNode& node, const Range&, ConfigNode& value) {
+  if (node.kind != ConfigNode::Kind::kMap && node.kind != ConfigNode::Kind::kNull)
+    refuse_value("a group of keys", node);
+  value = node;
+}
+std::string value_text(const ConfigNode&) { return ""; }
+std::string type_text(const ConfigNode&) { return "group of keys"; }
+
 namespace {
 
-using Kind = ConfigNode::Kind;
 using Problems = std::vector<ConfigProblem>;
 
 constexpr std::size_t kMaxRuns = 10'000;
+
+/// A comparison's text.
+struct CompareText {
+  CompareConfig config = {};
+  ConfigNode common = {}, sweep = {};
+  std::vector<ConfigNode> runs = {};
+
+  template <class F>
+  void visit(F&& f) {
+    config.visit(f);
+    f("common", common);
+    f("sweep", sweep);
+    f("runs", runs);
+  }
+};
+
+/// What a run says beside its train keys.
+struct RunText {
+  std::string name = {};
+  ConfigNode sweep = {};
+  std::vector<std::int64_t> seeds = {};
+  std::vector<std::string> attentions = {};
+
+  template <class F>
+  void visit(F&& f) {
+    f("name", name);
+    f("sweep", sweep);
+    f("seeds", seeds, "", {0, 1e18});
+    f("attentions", attentions);
+  }
+};
+
+/// Whether the key, or the group that it is in, is one of the fields.
+bool has_key(const std::vector<ConfigField>& fields, const std::string& key) {
+  return std::ranges::count(fields, key.substr(0, key.find('.')), &ConfigField::key) > 0;
+}
+
+/// Takes the entries with these keys out of the map.
+ConfigNode take(const std::vector<ConfigField>& fields, ConfigNode& map) {
+  ConfigNode taken;
+  taken.kind = ConfigNode::Kind::kMap;
+  std::erase_if(map.entries, [&](const ConfigNode::Entry& entry) {
+    if (has_key(fields, entry.key)) taken.entries.push_back(entry);
+    return has_key(fields, entry.key);
+  });
+  return taken;
+}
 
 void read_train_keys(const ConfigNode& map, RunConfig& config, Problems& problems) {
   const auto fields = config_fields(config);
@@ -36,91 +92,11 @@ void read_train_keys(const ConfigNode& map, RunConfig& config, Problems& problem
   }
 }
 
-/// The parts of a comparison's text, the comparison's own keys read already.
-struct Parts {
-  ConfigNode common, sweep;
-  std::vector<ConfigNode> runs;
-};
-
-Parts split_text(const ConfigNode& root, CompareConfig& config, Problems& problems) {
-  Parts parts;
-  ConfigNode own;
-  own.kind = Kind::kMap;
-  if (root.kind != Kind::kMap) problems.push_back({root.line, "expected lines of `key: value`"});
-  for (const ConfigNode::Entry& entry : root.entries) {
-    const ConfigNode& value = entry.value;
-    if (entry.key == "common") {
-      parts.common = value;
-      if (value.kind != Kind::kMap && value.kind != Kind::kNull)
-        problems.push_back({entry.line, "common: expected a group of train keys"});
-    } else if (entry.key == "sweep") {
-      parts.sweep = value;
-    } else if (entry.key == "runs") {
-      if (value.kind != Kind::kList)
-        problems.push_back({entry.line, "runs: expected a list of `- name: ...`"});
-      parts.runs = value.items;
-    } else {
-      own.entries.push_back(entry);
-    }
-  }
-  if (parts.runs.empty())
-    problems.push_back({0, "runs is empty: name at least one, `runs: [{name: ...}]`"});
-  read_config_map(config_fields(config), own, problems);
-  return parts;
-}
-
-/// What a run may say for itself instead of the comparison.
-struct OwnWords {
-  std::vector<std::int64_t> seeds = {};
-  std::vector<std::string> attentions = {};
-
-  template <class F>
-  void visit(F&& f) {
-    f("seeds", seeds, "of this run", {0, 1e18});
-    f("attentions", attentions, "rows of this run");
-  }
-};
-
-/// A run's mapping without its name, its sweep and its own words.
-struct RunPart {
-  std::string name;
-  ConfigNode keys;
-  std::vector<SweptKey> sweep;
-  OwnWords own;
-};
-
-RunPart split_run(const ConfigNode& node, Problems& problems) {
-  RunPart run;
-  ConfigNode own;
-  run.keys.kind = own.kind = Kind::kMap;
-  if (node.kind != Kind::kMap) problems.push_back({node.line, "runs: expected `- name: ...`"});
-  for (const ConfigNode::Entry& entry : node.entries) {
-    if (entry.key == "name") {
-      if (entry.value.kind == Kind::kScalar) run.name = entry.value.text;
-    } else if (entry.key == "sweep") {
-      run.sweep = read_sweep(entry.value, problems);
-    } else if (entry.key == "seeds" || entry.key == "attentions") {
-      own.entries.push_back(entry);
-    } else {
-      run.keys.entries.push_back(entry);
-    }
-  }
-  read_config_map(config_fields(run.own), own, problems);
-  if (run.name.empty()) problems.push_back({node.line, "runs: every run needs a name"});
-  return run;
-}
-
 bool twice(const std::vector<std::int64_t>& seeds) {
   return std::set(seeds.begin(), seeds.end()).size() != seeds.size();
 }
 
 std::string key_of(const std::string& override) { return override.substr(0, override.find('=')); }
-
-bool is_own_key(const std::string& override) {
-  const std::string key = key_of(override);
-  return key == "title" || key == "out" || key == "seeds" || key == "eval" ||
-         key.starts_with("eval.");
-}
 
 /// A comparison's text and overrides that become a plan; all errors are reported at once.
 class PlanReader {
@@ -129,21 +105,30 @@ class PlanReader {
       : source_(source), overrides_(overrides) {}
 
   ComparePlan read(const std::string& text) {
+    CompareText parts;
     const ConfigNode root = parse_config_yaml(text, problems_);
-    const Parts parts = split_text(root, plan_.config, problems_);
+    if (root.kind != ConfigNode::Kind::kMap)
+      problems_.push_back({root.line, "expected lines of `key: value`"});
+    read_config_map(config_fields(parts), root, problems_);
+    if (parts.runs.empty())
+      problems_.push_back({0, "runs is empty: name at least one, `runs: [{name: ...}]`"});
+    plan_.config = parts.config;
     read_overrides();
     check_own_keys();
     read_train_keys(parts.common, common_, problems_);
     const std::vector<SweptKey> global = read_sweep(parts.sweep, problems_);
-    for (const ConfigNode& node : parts.runs) {
-      const RunPart run = split_run(node, problems_);
+    for (ConfigNode& node : parts.runs) {
+      RunText run;
+      const auto fields = config_fields(run);
+      read_config_map(fields, take(fields, node), problems_);
+      if (run.name.empty()) problems_.push_back({node.line, "runs: every run needs a name"});
       std::vector<SweptKey> keys = global;
-      for (const SweptKey& own : run.sweep) {
+      for (const SweptKey& own : read_sweep(run.sweep, problems_)) {
         std::erase_if(keys, [&](const SweptKey& other) { return other.key == own.key; });
         keys.push_back(own);
       }
       for (const std::vector<SweptSetting>& settings : sweep_product(keys, kMaxRuns))
-        plan_run(run, node.line, settings);
+        plan_run(run, node, settings);
     }
     tell();
     return plan_;
@@ -151,12 +136,13 @@ class PlanReader {
 
  private:
   void read_overrides() {
+    const auto fields = config_fields(plan_.config);
     RunConfig scratch;  // tells what is wrong with an override once, not in every run
     for (const std::string& item : overrides_) {
       Problems own;
       const ConfigNode tree = config_override_tree(item, own);
-      if (own.empty() && is_own_key(item)) {
-        read_config_map(config_fields(plan_.config), tree, own);
+      if (own.empty() && has_key(fields, key_of(item))) {
+        read_config_map(fields, tree, own);
       } else if (own.empty()) {
         read_train_keys(tree, scratch, own);
         if (own.empty()) train_overrides_.push_back(tree);
@@ -204,12 +190,14 @@ class PlanReader {
   }
 
   /// One training of a run, once for each seed.
-  void plan_run(const RunPart& run, int line, const std::vector<SweptSetting>& settings) {
+  void plan_run(const RunText& run, const ConfigNode& train_keys,
+                const std::vector<SweptSetting>& settings) {
+    const int line = train_keys.line;
     PlannedRun planned{.name = sweep_label(run.name, settings), .config = common_};
-    planned.attentions = run.own.attentions.empty() ? attentions() : run.own.attentions;
+    planned.attentions = run.attentions.empty() ? attentions() : run.attentions;
     Problems own;
-    if (twice(run.own.seeds)) own.push_back({line, "runs: seeds: the same seed appears twice"});
-    read_train_keys(run.keys, planned.config, own);
+    if (twice(run.seeds)) own.push_back({line, "runs: seeds: the same seed appears twice"});
+    read_train_keys(train_keys, planned.config, own);
     for (const SweptSetting& setting : settings) {
       // It would win over every value, in runs that are named by the values.
       if (std::ranges::find(overrides_, setting.key, key_of) != overrides_.end())
@@ -231,14 +219,14 @@ class PlanReader {
         const std::vector<std::string>& words = planned.attentions;
         check(words.empty() || !attentions_of(words, planned.config).empty(),
               "it supports none of {}, {}: list",
-              run.own.attentions.empty() ? "eval.attentions" : "its attentions",
+              run.attentions.empty() ? "eval.attentions" : "its attentions",
               fmt::join(words, ", "));
       } catch (const std::exception& error) {  // an invalid attention is a runtime_error
         own.push_back({line, fmt::format("run {}: {}", shown(planned.name), error.what())});
       }
     }
     problems_.insert(problems_.end(), own.begin(), own.end());
-    for (const std::int64_t seed : run.own.seeds.empty() ? plan_.config.seeds : run.own.seeds) {
+    for (const std::int64_t seed : run.seeds.empty() ? plan_.config.seeds : run.seeds) {
       planned.config.seed = seed;
       plan_.runs.push_back(planned);
     }

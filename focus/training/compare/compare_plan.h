@@ -10,7 +10,7 @@ namespace focus {
 
 /// Texts of what a run adapts to, and of what its base was good at before.
 struct TargetAndSource {
-  std::vector<std::string> target, source;
+  std::vector<std::string> target = {}, source = {};
 
   template <class F>
   void visit(F&& f) {
@@ -22,9 +22,9 @@ struct TargetAndSource {
 
 /// How every finished run is evaluated, all on the same windows.
 struct CompareEval {
-  std::vector<std::string> valid, test;
-  TargetAndSource texts, test_texts;
-  EvalSettings settings;
+  std::vector<std::string> valid = {}, test = {};
+  TargetAndSource texts = {}, test_texts = {};
+  EvalSettings settings = {};
   Index far = 0;                         // tokens of short context; 0: no far tokens
   std::vector<std::string> recall = {};  // as `focus eval --recall` takes them
 
@@ -39,7 +39,7 @@ struct CompareEval {
     f("texts", texts,
       "texts for target loss against source loss; in addition to valid or instead of it");
     f("test_texts", test_texts, "the same for test, read only with --final");
-    settings.visit(f);
+    settings.visit_windows(f);  // examples are read as the run reads them
     f("far", far,
       "also measure the loss on long-range tokens (those that dense attention predicts better, by "
       "0.5 nats, than the same model with this many tokens of context) and the share of the "
@@ -56,7 +56,7 @@ struct CompareConfig {
   std::string title = "Comparison";
   std::string out = "out/compare";
   std::vector<std::int64_t> seeds = {1};
-  CompareEval eval;
+  CompareEval eval = {};
 
   template <class F>
   void visit(F&& f) {

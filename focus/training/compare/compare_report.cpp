@@ -81,38 +81,45 @@ void add_what_is_measured(HtmlReport& page, const std::vector<TextRow>& rows,
         "the same text with the same windows can.");
 }
 
+/// How a chart's points are labelled: the run is their series.
+std::string point_label(const AttentionLabel& attention) {
+  if (attention.kind != AttentionKind::hard) return attention.name;
+  return fmt::format("k={}{}", attention.top_k.value_or(0),
+                     attention.gate == HardGate::keep ? " keep" : "");
+}
+
 void add_points(HtmlReport& page, const SeedRows& rows, std::string_view split) {
+  using Figure = double (*)(const TextRow&);
+  const auto draw = [&](Chart chart, Figure x, Figure y) {
+    for (const OverSeeds<TextRow>& row : rows) {
+      const TextRow& mean = row.mean;
+      // What is not causal is marked in the table; a chart would show it as a perplexity.
+      if (mean.split != split || !mean.row.attention.causal || std::isnan(y(mean))) continue;
+      chart.add(mean.run.name, {x(mean), y(mean), point_label(mean.row.attention)}, chart.log_y);
+    }
+    if (!chart.series.empty()) page.figure(points_chart(chart));
+  };
   const std::string density = "attention density, %", perplexity = "perplexity, mean over seeds";
-  Chart pairs{.title = fmt::format("Perplexity against attention density ({})", split),
-              .x_label = density,
-              .y_label = perplexity};
-  Chart speed{.title = fmt::format("Perplexity against speed ({})", split),
-              .x_label = "tokens scored per second",
-              .y_label = perplexity};
-  Chart divergence{.title = fmt::format("Distance from dense attention ({})", split),
-                   .x_label = density,
-                   .y_label = "KL, nats per token",
-                   .log_y = true};
-  Chart kept{.title = fmt::format("Share of the long-range gain retained ({})", split),
-             .x_label = density,
-             .y_label = "retained on long-range tokens, %"};
-  for (const auto& [seeds, mean, deviation, least, most] : rows) {
-    const Row& row = mean.row;
-    // What is not causal is marked in the table; a chart would show it as a perplexity.
-    if (mean.split != split || !row.attention.causal) continue;
-    const bool keeps = row.attention.gate == HardGate::keep;
-    const std::string label =
-        row.attention.kind == AttentionKind::hard
-            ? fmt::format("k={}{}", row.attention.top_k.value_or(0), keeps ? " keep" : "")
-            : row.attention.name;
-    const double share = 100 * row.pairs_attended;
-    pairs.add(mean.run.name, {share, row.perplexity, label}, false);
-    speed.add(mean.run.name, {row.tokens_per_second.value_or(NAN), row.perplexity, label}, false);
-    if (row.kl && *row.kl > 0) divergence.add(mean.run.name, {share, *row.kl, label});
-    if (mean.far.kept_far) kept.add(mean.run.name, {share, 100 * *mean.far.kept_far, label}, false);
-  }
-  for (const Chart* chart : {&pairs, &divergence, &kept, &speed})
-    if (!chart->series.empty()) page.figure(points_chart(*chart));
+  const Figure share = [](const TextRow& r) { return 100 * r.row.pairs_attended; };
+  const Figure loss = [](const TextRow& r) { return r.row.perplexity; };
+  draw({.title = fmt::format("Perplexity against attention density ({})", split),
+        .x_label = density,
+        .y_label = perplexity},
+       share, loss);
+  draw({.title = fmt::format("Distance from dense attention ({})", split),
+        .x_label = density,
+        .y_label = "KL, nats per token",
+        .log_y = true},
+       share, [](const TextRow& r) { return r.row.kl.value_or(0) > 0 ? *r.row.kl : NAN; });
+  draw({.title = fmt::format("Share of the long-range gain retained ({})", split),
+        .x_label = density,
+        .y_label = "retained on long-range tokens, %"},
+       share, [](const TextRow& r) { return 100 * r.far.kept_far.value_or(NAN); });
+  draw(
+      {.title = fmt::format("Perplexity against speed ({})", split),
+       .x_label = "tokens scored per second",
+       .y_label = perplexity},
+      [](const TextRow& r) { return r.row.tokens_per_second.value_or(NAN); }, loss);
 }
 
 /// "LoRA" and "r=4, lr=0.001" of "LoRA, r=4, lr=0.001": what was swept is one series.
@@ -123,6 +130,36 @@ std::pair<std::string, std::string> split_name(const std::string& run) {
       return {run.substr(0, at), run.substr(at + 2)};
   }
   return {run, ""};
+}
+
+/// What a run has learnt of the target and kept of the source, in nats per token: the logarithms of
+/// the mean perplexities.
+struct ForgettingPoint {
+  std::string run, attention;
+  double target = 0, source = 0;
+  bool is_base = false;  // a retrofit's dense attention: the base as it was
+};
+/// One for each run and causal attention that has both splits.
+std::vector<ForgettingPoint> forgetting_points(const SeedRows& rows, const std::string& target,
+                                               const std::string& source) {
+  std::vector<ForgettingPoint> points;
+  for (const auto& [seeds, learnt, deviation, least, most] : rows) {
+    const AttentionLabel& attention = learnt.row.attention;
+    if (learnt.split != target || !attention.causal) continue;
+    const std::string& run = learnt.run.name;
+    const auto kept = std::ranges::find_if(rows, [&](const OverSeeds<TextRow>& row) {
+      return row.mean.split == source && row.mean.run.name == run &&
+             row.mean.row.attention == attention;
+    });
+    if (kept == rows.end()) continue;
+    points.push_back(
+        {.run = run,
+         .attention = attention.name,
+         .target = std::log(learnt.row.perplexity),
+         .source = std::log(kept->mean.row.perplexity),
+         .is_base = attention.kind == AttentionKind::dense && learnt.run.method == "retrofit"});
+  }
+  return points;
 }
 
 /// Target loss against source loss; nothing where no run has both.
@@ -165,47 +202,42 @@ void add_forgetting(HtmlReport& page, const SeedRows& rows, const std::string& t
 }
 
 /// The answers to some questions, a line for each run and attention, over seeds.
-Table answers_table(const std::vector<AnswersRow>& rows, const std::string& questions) {
-  using Distances = std::pair<std::int64_t, std::int64_t>;
-  const auto distances = [](const AnswersRow& row) {
-    return Distances(row.from.value_or(0), row.to.value_or(0));
-  };
-  std::set<Distances> all;
-  std::int64_t documents = 0, answers = 0;
-  for (const AnswersRow& row : rows)
-    if (row.questions == questions) {
-      documents = row.documents;
-      answers = std::max(answers, row.figures.answers);
-      all.insert(distances(row));
-    }
-  all.erase({0, 0});
-  Table table{.caption = fmt::format("{}: {} documents, {} answers", questions, documents, answers),
+Table answers_table(std::vector<AnswersRow> rows, const std::string& questions) {
+  std::erase_if(rows, [&](const AnswersRow& row) { return row.questions != questions; });
+  std::set<std::pair<std::int64_t, std::int64_t>> distances;
+  std::int64_t answers = 0;
+  for (const AnswersRow& row : rows) {
+    answers = std::max(answers, row.figures.answers);
+    if (row.to) distances.emplace(*row.from, *row.to);
+  }
+  Table table{.caption = fmt::format("{}: {} documents, {} answers", questions,
+                                     rows.front().documents, answers),
               .header = {"run", "attention", "routing", "seeds", "correct", "std"}};
-  for (const auto& [from, to] : all) table.header.push_back(fmt::format("{} to {}", from, to));
-  const auto of_run = [](const AnswersRow& row) {
-    return std::tuple(row.questions, row.run.name, row.attention);
+  for (const auto& [from, to] : distances)
+    table.header.push_back(fmt::format("{} to {}", from, to));
+  std::vector<std::pair<std::string, AttentionLabel>> lines;
+  const auto key = [](const AnswersRow& row) {
+    return std::tuple(row.run.name, row.attention, row.from, row.to);
   };
-  for (const OverSeeds<AnswersRow>& line : over_seeds(rows, of_run)) {
-    const AnswersRow& first = line.mean;
-    if (first.questions != questions) continue;
-    std::vector<std::string>& cells = table.rows.emplace_back(std::vector<std::string>{
-        first.run.name, first.attention.name, first.attention.routing_text(), "0", "-", "-"});
-    cells.resize(table.header.size(), "-");
-    const auto with_distances = [&](const AnswersRow& row) {
-      return std::tuple_cat(of_run(row), std::tuple(distances(row)));
-    };
-    for (const auto& [seeds, mean, deviation, least, most] : over_seeds(rows, with_distances)) {
-      if (of_run(mean) != of_run(first)) continue;
-      const auto at = std::distance(all.begin(), all.find(distances(mean)));
-      const std::string right = percent_text(mean.figures.right);
-      if (mean.to) {
-        cells[6 + static_cast<std::size_t>(at)] = right;
-        continue;
-      }
-      cells[3] = fmt::format("{}", seeds);
-      cells[4] = right;
-      if (seeds > 1) cells[5] = number_text(100 * deviation.figures.right, 1);
+  for (const auto& [seeds, mean, deviation, least, most] : over_seeds(rows, key)) {
+    const std::pair line(mean.run.name, mean.attention);
+    const auto at = std::ranges::find(lines, line) - lines.begin();
+    if (at == std::ssize(lines)) {
+      lines.push_back(line);
+      table.rows.push_back(
+          {mean.run.name, mean.attention.name, mean.attention.routing_text(), "0", "-", "-"});
+      table.rows.back().resize(table.header.size(), "-");
     }
+    std::vector<std::string>& cells = table.rows[static_cast<std::size_t>(at)];
+    const std::string right = percent_text(mean.figures.right);
+    if (mean.to) {
+      const auto before = std::distance(distances.begin(), distances.find({*mean.from, *mean.to}));
+      cells[6 + static_cast<std::size_t>(before)] = right;
+      continue;
+    }
+    cells[3] = fmt::format("{}", seeds);
+    cells[4] = right;
+    if (seeds > 1) cells[5] = number_text(100 * deviation.figures.right, 1);
   }
   return table;
 }
@@ -242,14 +274,6 @@ void add_recall(HtmlReport& page, const std::vector<AnswersRow>& rows) {
   }
 }
 
-/// How many runs have rows.
-std::size_t runs_of(const ComparedRows& rows) {
-  std::set<std::pair<std::string, std::int64_t>> runs;
-  for (const TextRow& row : rows.texts) runs.emplace(row.run.name, row.run.seed);
-  for (const AnswersRow& row : rows.recall) runs.emplace(row.run.name, row.run.seed);
-  return runs.size();
-}
-
 }  // namespace
 
 SeedRows text_rows_over_seeds(const std::vector<TextRow>& rows) {
@@ -258,28 +282,6 @@ SeedRows text_rows_over_seeds(const std::vector<TextRow>& rows) {
   return over_seeds(done, [](const TextRow& row) {
     return std::tuple(row.run.name, row.split, row.row.attention);
   });
-}
-
-std::vector<ForgettingPoint> forgetting_points(const SeedRows& rows, const std::string& target,
-                                               const std::string& source) {
-  std::vector<ForgettingPoint> points;
-  for (const auto& [seeds, learnt, deviation, least, most] : rows) {
-    const AttentionLabel& attention = learnt.row.attention;
-    if (learnt.split != target || !attention.causal) continue;
-    const std::string& run = learnt.run.name;
-    const auto kept = std::ranges::find_if(rows, [&](const OverSeeds<TextRow>& row) {
-      return row.mean.split == source && row.mean.run.name == run &&
-             row.mean.row.attention == attention;
-    });
-    if (kept == rows.end()) continue;
-    points.push_back(
-        {.run = run,
-         .attention = attention.name,
-         .target = std::log(learnt.row.perplexity),
-         .source = std::log(kept->mean.row.perplexity),
-         .is_base = attention.kind == AttentionKind::dense && learnt.run.method == "retrofit"});
-  }
-  return points;
 }
 
 std::string compare_table(const ComparedRows& rows) {
@@ -295,27 +297,24 @@ std::string compare_table(const ComparedRows& rows) {
   return text;
 }
 
-std::string compare_page(const ComparedConfig& config, const ComparedRows& rows,
+std::string compare_page(const CompareConfig& config, std::size_t planned, const ComparedRows& rows,
                          const std::vector<RunOutcome>& outcomes) {
   const SeedRows means = text_rows_over_seeds(rows.texts);
   HtmlReport page(config.title);
-  const std::size_t done = runs_of(rows);
+  const std::size_t done = outcomes.size();
   page.paragraph(fmt::format(
       "{} runs{}, seeds {}. Figures are means over seeds; std: standard deviation of the "
-      "perplexity "
-      "over seeds (n - 1). {}; trained: trainable parameters; peak memory: of the training "
-      "process. "
-      "Figures that are not causal use later tokens and are not in the charts.",
-      done,
-      done == config.runs ? "" : fmt::format(" of {}, the others are not finished", config.runs),
+      "perplexity over seeds (n - 1). {}; trained: trainable parameters; peak memory: of the "
+      "training process. Figures that are not causal use later tokens and are not in the charts.",
+      done, done == planned ? "" : fmt::format(" of {}, the others are not finished", planned),
       fmt::join(config.seeds, ", "), row_legend()));
-  if (config.far > 0)
+  if (config.eval.far > 0)
     page.paragraph(fmt::format(
         "long-range: tokens that dense attention of the row's own model predicts better, by more "
         "than 0.5 nats, than the same model with {} tokens of context. retained: share of the "
         "long-range gain, (window - row) / (window - dense) in nats, on long-range tokens and on "
         "all; the window is the row's own local window with its first tokens.",
-        config.far));
+        config.eval.far));
   add_forgetting(page, means, "target", "source");
   add_forgetting(page, means, "test target", "test source");
   for (const auto& [split, title] : splits_of(means)) {
@@ -333,7 +332,7 @@ std::string compare_page(const ComparedConfig& config, const ComparedRows& rows,
     page.heading("Failed");
     page.table(failed);
   }
-  if (!outcomes.empty()) page.heading("Training, mean over seeds");
+  page.heading("Training, mean over seeds");
   add_mean_curves(page, outcomes);
   return page.html();
 }

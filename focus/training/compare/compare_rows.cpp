@@ -14,9 +14,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+RunColumns columns_of(const RunOutcome& run) {
+  RunColumns columns{.name = run.name,
+                     .seed = run.config.seed,
+                     .hash = run.hash,
+                     .method = value_text(run.config.method)};
+  if (!run.train) return columns;
+  columns.trainable_parameters = run.train->trainable;
+  columns.train_tokens = run.train->tokens;
+  return columns;
+}
+
 /// What a run's rows have in common.
 TextRow row_of_run(const RunOutcome& run) {
-  TextRow row{.run = RunColumns::of(run)};
+  TextRow row{.run = columns_of(run)};
   if (!run.error.empty()) row.error = run.error;
   if (!run.train) return row;
   row.train_tokens_per_second = run.train->tokens_per_second;
@@ -53,7 +64,7 @@ void add_run(const RunOutcome& run, ComparedRows& rows) {
           rows.texts.push_back(text_row(run, name, evaluation, figures));
   for (const RecallEvaluation& recall : run.recall)
     for (const RecallRow& figures : recall.rows) {
-      AnswersRow row{.run = RunColumns::of(run),
+      AnswersRow row{.run = columns_of(run),
                      .questions = recall.questions,
                      .documents = recall.documents,
                      .attention = figures.attention,
@@ -87,40 +98,9 @@ const std::array<std::pair<std::string_view, std::string_view>, 6> kSplits = {
      {"test target", "Test texts of the target"},
      {"test source", "Test texts of the source"}}};
 
-RunColumns RunColumns::of(const RunOutcome& run) {
-  RunColumns columns{.name = run.name,
-                     .seed = run.config.seed,
-                     .hash = run.hash,
-                     .method = value_text(run.config.method)};
-  if (!run.train) return columns;
-  columns.trainable_parameters = run.train->trainable;
-  columns.train_tokens = run.train->tokens;
-  return columns;
-}
-
 ComparedRows compared_rows(const std::vector<RunOutcome>& outcomes) {
   ComparedRows rows;
   for (const RunOutcome& run : outcomes) add_run(run, rows);
-  return rows;
-}
-
-ComparedRows read_compared_rows(const std::filesystem::path& path) {
-  ComparedRows rows;
-  int line = 0;
-  for (const Json& record : read_metrics(path)) {
-    const std::string where = fmt::format("{}:{}", path.string(), ++line);
-    const nlohmann::json json = record;
-    const auto has = [&](const char* key) { return json.contains(key) && json[key].is_string(); };
-    if (has("questions"))
-      rows.recall.push_back(struct_from_json<AnswersRow>(json, where));
-    else if (has("split") || has("error"))
-      rows.texts.push_back(struct_from_json<TextRow>(json, where));
-    else
-      fail("{}: not a row of a comparison: expected run, seed, and split or questions; got {}",
-           where, shown_json(json));
-  }
-  if (rows.texts.empty() && rows.recall.empty())
-    fail("{}: has no rows of a comparison", path.string());
   return rows;
 }
 

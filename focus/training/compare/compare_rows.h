@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -10,10 +9,23 @@
 #include <utility>
 #include <vector>
 
-#include "focus/training/compare/run_outcome.h"
+#include "focus/evaluation/report/evaluation_file.h"
+#include "focus/training/training.h"
 
 // The rows of a comparison: the lines of its compare.jsonl, and its CSV tables.
 namespace focus {
+
+/// What became of a run of a comparison.
+struct RunOutcome {
+  std::string name = {};
+  RunConfig config = {};
+  std::string hash = {};                     // empty if what the run reads cannot be read
+  std::string error = {};                    // one line; empty if it is done
+  std::optional<TrainingResult> train = {};  // none if it failed
+  /// What focus eval wrote, by the splits of the texts.
+  std::vector<std::pair<std::string, TextEvaluation>> evaluation = {};
+  std::vector<RecallEvaluation> recall = {};  // what focus eval --recall wrote
+};
 
 /// The run of a row.
 struct RunColumns {
@@ -21,8 +33,6 @@ struct RunColumns {
   std::int64_t seed = 0;
   std::string hash = {}, method = {};
   std::optional<std::int64_t> trainable_parameters = {}, train_tokens = {};
-
-  static RunColumns of(const RunOutcome& run);
 
   void visit(auto&& f) {
     f("run", name);
@@ -95,9 +105,6 @@ struct ComparedRows {
 extern const std::array<std::pair<std::string_view, std::string_view>, 6> kSplits;
 
 ComparedRows compared_rows(const std::vector<RunOutcome>& outcomes);
-/// The rows of a compare.jsonl. Throws std::runtime_error where the file cannot be read or a line
-/// is not a row.
-ComparedRows read_compared_rows(const std::filesystem::path& path);
 
 /// A list of rows of one kind (structs_to_json) as CSV, and as JSON lines.
 std::string rows_csv(const nlohmann::ordered_json& rows);

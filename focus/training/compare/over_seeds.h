@@ -3,26 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <optional>
-#include <span>
 #include <type_traits>
 #include <vector>
 
 namespace focus {
-
-/// Values of a run's seeds: their mean, and their standard deviation by n - 1, 0 of one seed. There
-/// is at least one.
-struct Spread {
-  double mean = 0, deviation = 0;
-};
-inline Spread spread_of(std::span<const double> values) {
-  const auto n = static_cast<double>(values.size());
-  double sum = 0, squares = 0;
-  for (const double value : values) sum += value;
-  const double mean = sum / n;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return {mean, values.size() > 1 ? std::sqrt(squares / (n - 1)) : 0};
-}
 
 /// Replaces each number of a visit by f(number); NaN is an optional without a value.
 template <class F>
@@ -72,8 +58,17 @@ struct OverSeeds {
       row.visit(EachNumber{[&](double) { return of(numbers[i++]); }});
     };
     using Values = std::vector<double>;
-    set(mean, [](const Values& values) { return spread_of(values).mean; });
-    set(deviation, [](const Values& values) { return spread_of(values).deviation; });
+    const auto mean_of = [](const Values& values) {
+      return std::accumulate(values.begin(), values.end(), 0.0) /
+             static_cast<double>(values.size());
+    };
+    set(mean, mean_of);
+    set(deviation, [&](const Values& values) {  // by n - 1; 0 of one seed
+      double squares = 0;
+      for (const double value : values) squares += std::pow(value - mean_of(values), 2);
+      const auto n = static_cast<double>(values.size());
+      return n > 1 ? std::sqrt(squares / (n - 1)) : 0;
+    });
     set(least, [](const Values& values) { return std::ranges::min(values); });
     set(most, [](const Values& values) { return std::ranges::max(values); });
   }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 
 #include "autograd/base/check.h"
@@ -13,102 +12,94 @@
 namespace focus {
 namespace {
 
-using Figure = std::optional<double> StepRecord::*;
+/// A line of a run's metrics.jsonl, as far as it is drawn; null: not measured then.
+struct StepRecord {
+  using Number = std::optional<double>;
+  using Layers = std::optional<std::vector<Number>>;
+  Number step = {}, loss = {}, valid_loss = {};
+  Number largest_group = {}, size_entropy = {}, assignment_entropy = {};
+  Layers largest_group_layers = {}, size_entropy_layers = {}, assignment_entropy_layers = {};
 
-void add_point(Series& series, const StepRecord& record, Figure figure) {
-  if (record.step && record.*figure) series.points.push_back({*record.step, *(record.*figure)});
-}
-
-/// A point for each layer of a record that has the figure.
-void add_layers(Chart& chart, const StepRecord& record, const StepRecord::Layers& figures) {
-  if (!figures || !record.step) return;
-  for (std::size_t layer = 0; layer < figures->size(); ++layer) {
-    if (layer == chart.series.size())
-      chart.series.push_back({.name = fmt::format("layer {}", layer)});
-    if ((*figures)[layer]) chart.series[layer].points.push_back({*record.step, *(*figures)[layer]});
+  void visit(auto&& f) {
+    f("step", step);
+    f("loss", loss);
+    f("valid_loss", valid_loss);
+    f("largest_group", largest_group);
+    f("size_entropy", size_entropy);
+    f("assignment_entropy", assignment_entropy);
+    f("largest_group_layers", largest_group_layers);
+    f("size_entropy_layers", size_entropy_layers);
+    f("assignment_entropy_layers", assignment_entropy_layers);
   }
-}
+};
 
-/// One line a name, each point the mean over the runs that have the step.
-std::vector<Series> mean_curves(const std::vector<std::pair<std::string, StepRecord>>& records,
-                                Figure figure) {
-  std::vector<std::string> order;
-  std::map<std::string, std::map<double, std::pair<double, int>>> sums;  // name, step: sum, count
-  for (const auto& [name, record] : records) {
-    if (!record.step || !(record.*figure)) continue;
-    if (!sums.contains(name)) order.push_back(name);
-    auto& [sum, count] = sums[name][*record.step];
-    sum += *(record.*figure);
-    ++count;
-  }
-  std::vector<Series> all;
-  for (const std::string& name : order) {
-    Series& series = all.emplace_back(Series{.name = name});
-    for (const auto& [step, sum] : sums[name])
-      series.points.push_back({step, sum.first / sum.second});
-  }
-  return all;
-}
-
-}  // namespace
-
-std::vector<StepRecord> read_steps(const std::filesystem::path& path) {
+std::vector<StepRecord> read_steps(const std::string& folder) {
+  const std::string path = (std::filesystem::path(folder) / "metrics.jsonl").string();
   std::vector<StepRecord> records;
   for (const nlohmann::json json : read_metrics(path))
-    records.push_back(struct_from_json<StepRecord>(
-        json, fmt::format("{}:{}", path.string(), records.size() + 1)));
+    records.push_back(
+        struct_from_json<StepRecord>(json, fmt::format("{}:{}", path, records.size() + 1)));
   return records;
 }
 
-std::optional<StepRecord> last_step(const std::filesystem::path& path) {
-  const nlohmann::json record = last_loss_record(path);
-  if (!record.is_object()) return std::nullopt;
-  return struct_from_json<StepRecord>(record, path.string());
-}
+/// Figures over steps, a line for each name: the mean where a name has a step several times.
+class Curves {
+ public:
+  void add(const std::string& name, const StepRecord& record, const StepRecord::Number& figure) {
+    if (!record.step || !figure) return;
+    if (!sums_.contains(name)) names_.push_back(name);
+    auto& [sum, count] = sums_[name][*record.step];
+    sum += *figure;
+    ++count;
+  }
+  /// A chart, if there is anything to draw.
+  void draw(HtmlReport& report, const std::string& title, const std::string& label) const {
+    Chart chart{.title = title, .x_label = "step", .y_label = label};
+    for (const std::string& name : names_)
+      for (const auto& [step, sum] : sums_.at(name))
+        chart.add(name, {step, sum.first / sum.second});
+    if (!chart.series.empty()) report.figure(line_chart(chart));
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::map<std::string, std::map<double, std::pair<double, int>>> sums_;  // sum and count
+};
+
+}  // namespace
 
 void add_run(HtmlReport& report, const std::string& folder) {
-  Series loss{.name = "training loss"}, valid{.name = "validation loss"};
-  Chart dominance{.title = "Largest group's share of tokens by layer, " + folder,
-                  .x_label = "step",
-                  .y_label = "share"};
-  Chart sizes{.title = "Entropy of the group sizes by layer, " + folder,
-              .x_label = "step",
-              .y_label = "nats"};
-  Chart assignments{.title = "Entropy of the token assignments by layer, " + folder,
-                    .x_label = "step",
-                    .y_label = "nats"};
-  const auto file = std::filesystem::path(folder) / "metrics.jsonl";
-  const std::vector<StepRecord> records = read_steps(file);
-  if (records.empty()) fail("{}: has no records; give the folder of a run", file.string());
+  const std::vector<StepRecord> records = read_steps(folder);
+  if (records.empty()) fail("{}/metrics.jsonl: has no records; give the folder of a run", folder);
+  Curves losses;
   for (const StepRecord& record : records) {
-    add_point(loss, record, &StepRecord::loss);
-    add_point(valid, record, &StepRecord::valid_loss);
-    add_layers(dominance, record, record.largest_group_layers);
-    add_layers(sizes, record, record.size_entropy_layers);
-    add_layers(assignments, record, record.assignment_entropy_layers);
+    losses.add("training loss", record, record.loss);
+    losses.add("validation loss", record, record.valid_loss);
   }
-  report.figure(line_chart({.title = "Loss of " + folder,
-                            .x_label = "step",
-                            .y_label = "nats per token",
-                            .series = {loss, valid}}));
-  for (const Chart* chart : {&dominance, &sizes, &assignments})
-    if (!chart->series.empty()) report.figure(line_chart(*chart));
+  losses.draw(report, "Loss of " + folder, "nats per token");
+  const auto by_layer = [&](StepRecord::Layers StepRecord::*figures, const std::string& title,
+                            const std::string& label) {
+    Curves layers;
+    for (const StepRecord& record : records)
+      for (std::size_t i = 0; record.*figures && i < (record.*figures)->size(); ++i)
+        layers.add(fmt::format("layer {}", i), record, (*(record.*figures))[i]);
+    layers.draw(report, title + " by layer, " + folder, label);
+  };
+  by_layer(&StepRecord::largest_group_layers, "Largest group's share of tokens", "share");
+  by_layer(&StepRecord::size_entropy_layers, "Entropy of the group sizes", "nats");
+  by_layer(&StepRecord::assignment_entropy_layers, "Entropy of the token assignments", "nats");
 }
 
 void add_mean_curves(HtmlReport& report, const std::vector<RunOutcome>& outcomes) {
-  std::vector<std::pair<std::string, StepRecord>> records;
-  for (const RunOutcome& outcome : outcomes) {
-    if (!outcome.train) continue;
-    for (StepRecord& record :
-         read_steps(std::filesystem::path(outcome.config.out) / "metrics.jsonl"))
-      records.emplace_back(outcome.name, std::move(record));
-  }
-  const auto add = [&](Figure figure, const char* title, const char* label) {
-    const Chart chart{.title = title,
-                      .x_label = "step",
-                      .y_label = label,
-                      .series = mean_curves(records, figure)};
-    if (!chart.series.empty()) report.figure(line_chart(chart));
+  std::vector<std::pair<std::string, std::vector<StepRecord>>> runs;
+  for (const RunOutcome& outcome : outcomes)
+    if (outcome.train) runs.emplace_back(outcome.name, read_steps(outcome.config.out));
+  const auto add = [&](StepRecord::Number StepRecord::*figure, const char* title,
+                       const char* label) {
+    Curves curves;
+    for (const auto& [name, records] : runs)
+      for (const StepRecord& record : records) curves.add(name, record, record.*figure);
+    curves.draw(report, title, label);
   };
   add(&StepRecord::loss, "Training loss", "nats per token");
   add(&StepRecord::valid_loss, "Validation loss", "nats per token");

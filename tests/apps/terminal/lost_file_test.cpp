@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "apps/commands.h"
+#include "apps/command.h"
 #include "data/files/mapped_file.h"
 #include "tests/support/temp_folder.h"
 
