@@ -2,7 +2,7 @@
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
 #include "focus/evaluation/report/evaluation_page.h"
-#include "focus/training/compare/training_page.h"
+#include "focus/training/compare/compare_report.h"
 
 namespace focus::app {
 

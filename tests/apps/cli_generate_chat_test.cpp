@@ -117,8 +117,8 @@ TEST(CliGenerateChat, WhatIsRefused) {
 TEST(CliGenerateChat, OptionsThatDoNotGoTogether) {
   const std::string model = chat_model({{"chat_template.jinja", kTemplate}});
   for (const Words& wrong :
-       {Words{"--prompt", "x", "--system", "y"},
-        Words{"--prompt", "x", "--show-prompt"}, Words{"--chat"}, Words{"--chat", "--system", "y"},
+       {Words{"--prompt", "x", "--system", "y"}, Words{"--prompt", "x", "--show-prompt"},
+        Words{"--chat"}, Words{"--chat", "--system", "y"},
         Words{"--chat", "--messages", "x", "--prompt", "y"},
         Words{"--chat", "--messages", "x", "--system", "y"}}) {
     const ProcessResult result = cli().run(Words{"generate", model} + wrong);

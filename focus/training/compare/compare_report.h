@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "focus/evaluation/report/html_report.h"
 #include "focus/training/compare/compare_plan.h"
 #include "focus/training/compare/compare_rows.h"
-#include "focus/training/compare/over_seeds.h"
 
 namespace focus {
 
@@ -19,5 +19,9 @@ std::string compare_table(const ComparedRows& rows);
 /// `outcomes`.
 std::string compare_page(const CompareConfig& config, std::size_t planned, const ComparedRows& rows,
                          const std::vector<RunOutcome>& outcomes);
+
+/// Charts of one run: loss, and by layer what groups came to. `folder` is the run's. Throws
+/// std::runtime_error if its metrics.jsonl cannot be read or holds no records.
+void add_run(HtmlReport& report, const std::string& folder);
 
 }  // namespace focus
