@@ -84,8 +84,8 @@ pid_t start_child(const Words& arguments, const path& log) {
   return pid;
 }
 
-/// Runs this program with these arguments to its end. Every few seconds its progress is told on
-/// stderr after `name`; the first signal to stop is passed on. Throws std::runtime_error if it ends
+/// Runs this program with these arguments to its end. Every few seconds a line on stderr has `name`
+/// and its progress; the first signal to stop is passed on. Throws std::runtime_error if it ends
 /// with an error.
 void run_child(const Words& arguments, const path& log, const std::string& name) {
   constexpr double kSecondsBetweenLines = 5;

@@ -55,8 +55,8 @@ class GradientSum {
   }
 
  private:
-  /// Of all parameters' numbers in a row, calls f(parameter, its first, offset, count) for those
-  /// in [begin, end) of each parameter; `offset` counts from begin.
+  /// Calls f(parameter, its first, offset, count) for each parameter with numbers in [begin, end)
+  /// of all parameters' numbers in a row; `offset` counts from begin.
   template <class F>
   void for_each_in(Index begin, Index end, F&& f) const {
     Index first = 0;
@@ -68,8 +68,8 @@ class GradientSum {
     }
   }
 
-  /// Of several processes each adds up a slice of the numbers for all parts, and all get all
-  /// slices: what one sends and receives grows with its parts, not with those of all.
+  /// Each process adds up a slice of the numbers for all parts, and all get all slices: what one
+  /// sends and receives grows with its parts, not with those of all.
   void exchange() {
     std::vector<double> has(parameters_.size(), 0), anyone = has;
     for (const std::vector<Tensor>& part : owned_)

@@ -15,9 +15,9 @@ struct DryRun {
   struct Phase {
     std::optional<std::int64_t> steps = {};
     std::int64_t trainable = 0, frozen = 0;  // parameters
-    // Of the weights `mapped_bytes` stay in their file. activation_bytes: what else a step takes
-    // from the pool of buffers; memory_bytes: all that the process has in memory of its own, and of
-    // it program_bytes what no tensor holds: the program, the tokenizer.
+    // mapped_bytes: weights that stay in their file; activation_bytes: what else a step takes from
+    // the pool of buffers; memory_bytes: the process's own memory; program_bytes: the part of it
+    // that no tensor holds, such as the program and the tokenizer.
     std::int64_t weight_bytes = 0, gradient_bytes = 0, optimiser_bytes = 0;
     std::int64_t activation_bytes = 0, program_bytes = 0, memory_bytes = 0, mapped_bytes = 0;
     double seconds_per_step = 0, tokens_per_second = 0;

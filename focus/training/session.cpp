@@ -170,8 +170,8 @@ StepReport Session::step(const WorkProgress& progress) {
   for (int part = 0; part < parts; ++part) batches.push_back(data_.train.next());
   for (const Batch& batch : batches) report.tokens += static_cast<Index>(batch.ids.size());
   const std::vector<Real> weights = weights_of_parts(batches);
-  // Of the own parts: the loss of the text, whether there is an auxiliary loss and that, and for
-  // each adapter the number of its statistics and these.
+  // A record for each own part: the loss of the text, whether there is an auxiliary loss and that,
+  // and for each adapter the number of its statistics and these.
   std::vector<std::vector<double>> records;
   const auto loss_of_part = [&](int part) {
     const auto at = static_cast<std::size_t>(part);
