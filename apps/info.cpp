@@ -94,7 +94,7 @@ void describe_focus(const SavedFocus& focus, Facts& facts) {
   facts.add("focus_parameters", focus.num_parameters());
   Nonfinite bad;
   for (Index layer = 0; layer < focus.shape.num_layers; ++layer)
-    for (const LayerTensor& t : tensors_of(focus.config, focus.shape))
+    for (const LayerTensor& t : grouping_kind(focus.config).tensors(focus.config, focus.shape))
       bad.look_at(fmt::format("layer {}: {}", layer, t.name),
                   focus.tensor(layer, std::string(t.name), t.shape).span());
   tell_nonfinite(bad, facts);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/cases.h"
-#include "focus/method/grouping/pair_counts.h"
+#include "focus/method/grouping/group_statistics.h"
 
 namespace focus::bench {
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -28,14 +29,16 @@ struct AttentionCounts {
   PairCounts pairs;                     // of one head, over layers and sequences
   std::vector<GroupStatistics> layers;  // one a layer, where tokens have groups
 
-  /// As numbers, appended to a list; and adds what such numbers say, the first of `list`. Returns
-  /// how many these were.
-  void append_to(std::vector<double>& list) const;
-  std::size_t add(std::span<const double> list);
+  void visit(auto&& f) {
+    f(pairs);
+    f(layers);
+  }
 };
 
 /// What multiply-adds of all heads of a layer are in pairs of one head.
-std::int64_t pairs_worth(double multiply_adds, const MechanismInputs& in);
+inline std::int64_t pairs_worth(double multiply_adds, const MechanismInputs& in) {
+  return std::llround(multiply_adds / static_cast<double>(2 * in.q.dim(2) * in.q.dim(3)));
+}
 
 /// Something attached to a decoder: Focus, LoRA, or another attention mechanism. It lives beside
 /// the decoder, whose weights it never owns.

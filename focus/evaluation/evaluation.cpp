@@ -92,11 +92,11 @@ struct WindowScores {
   std::vector<Score> documents = {};  // of all pieces: each text alone
   double comparing = 0;  // seconds that this process took for what is of dense attention
 
-  std::vector<double> numbers() const {
+  std::vector<double> numbers() {
     std::vector<double> list = {
         score.nats,       static_cast<double>(score.tokens), score.has_dense ? 1.0 : 0.0, score.kl,
         score.difference, score.difference_squares};
-    counts.append_to(list);
+    append_numbers(counts, list);
     list.insert(list.end(), nats.begin(), nats.end());
     return list;
   }
@@ -110,7 +110,7 @@ struct WindowScores {
                      .difference = list[4],
                      .difference_squares = list[5]};
     list = list.subspan(6);
-    return list.subspan(all_counts.add(list));
+    return list.subspan(add_numbers(list, all_counts));
   }
 };
 

@@ -118,7 +118,7 @@ std::vector<double> FocusModel::step_statistics() const {
     const auto layer = static_cast<Index>(i);
     GroupStatistics groups;
     grouping_->add_statistics(layer, last_group_ids_[i], groups);
-    groups.append_to(record);
+    append_numbers(groups, record);
     const std::vector<double> update = grouping_->state_update(layer);
     record.push_back(static_cast<double>(update.size()));
     record.insert(record.end(), update.begin(), update.end());
@@ -129,7 +129,7 @@ std::vector<double> FocusModel::step_statistics() const {
 
 void FocusModel::merge_statistics(std::span<const double> record) {
   for (std::size_t i = 0; i < step_groups_.size(); ++i) {
-    record = record.subspan(step_groups_[i].add(record));
+    record = record.subspan(add_numbers(record, step_groups_[i]));
     const auto count = static_cast<std::size_t>(record[0]);
     if (count > 0) grouping_->merge(static_cast<Index>(i), record.subspan(1, count));
     record = record.subspan(1 + count);

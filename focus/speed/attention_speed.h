@@ -11,7 +11,7 @@
 #include "autograd/base/profile.h"
 #include "autograd/precision.h"
 #include "focus/method/attention/focus_attention.h"
-#include "focus/method/grouping/pair_counts.h"
+#include "focus/method/grouping/group_statistics.h"
 #include "focus/method/summary/summary_attention.h"
 
 // The speed of attention only: full causal attention and Focus's, on random q, k and v of one

@@ -5,8 +5,8 @@
 #include "autograd/base/check.h"
 #include "data/settings/config.h"
 #include "focus/evaluation/attention_spec.h"
+#include "focus/method/focus_files.h"
 #include "focus/method/grouping/grouping.h"
-#include "focus/method/saved_focus.h"
 #include "layers/family.h"
 
 namespace focus {

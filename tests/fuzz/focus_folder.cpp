@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "focus/method/saved_focus.h"
+#include "focus/method/focus_files.h"
 #include "tests/fuzz/harness.h"
 #include "tests/support/temp_folder.h"
 
@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (static_cast<Index>(saved.updates.size()) != saved.shape.num_layers)
       fuzz::report("layers without carried updates");
     for (Index layer = 0; layer < std::min<Index>(saved.shape.num_layers, 3); ++layer)
-      for (const LayerTensor& tensor : tensors_of(saved.config, saved.shape))
+      for (const LayerTensor& tensor :
+           grouping_kind(saved.config).tensors(saved.config, saved.shape))
         saved.tensor(layer, std::string(tensor.name), tensor.shape);
   };
   fuzz::run_loader(size, load, {folder.path().string()});

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "focus/method/saved_focus.h"
+#include "focus/method/focus_files.h"
 #include "tests/fuzz/harness.h"
 #include "tests/support/temp_folder.h"
 
@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const auto load = [&] {
     const SavedFocus saved = open_focus(std::filesystem::path(path));
-    for (const LayerTensor& tensor : tensors_of(saved.config, saved.shape))
+    for (const LayerTensor& tensor : grouping_kind(saved.config).tensors(saved.config, saved.shape))
       saved.tensor(0, std::string(tensor.name), tensor.shape);
   };
   fuzz::run_loader(std::filesystem::file_size(path), load, {path.string()});

@@ -199,12 +199,7 @@ SavedAdapter saved_lora(const std::filesystem::path& path,
 
 Index count_lora_parameters(const StoreReader& store) {
   Index parameters = 0;
-  for (const std::string& path : store.all_datasets()) {
-    if (!path.starts_with("/lora/tensors/")) continue;
-    Index size = 1;
-    for (const Index dim : store.shape(path)) size *= dim;
-    parameters += size;
-  }
+  for (const TensorInfo& info : store.source("/lora/tensors")->tensors()) parameters += info.size();
   return parameters;
 }
 

@@ -8,7 +8,7 @@
 #include "autograd/base/profile.h"
 #include "focus/method/attention/group_plans.h"
 #include "focus/method/documents.h"
-#include "focus/method/grouping/pair_counts.h"
+#include "focus/method/grouping/group_statistics.h"
 
 namespace focus {
 namespace {

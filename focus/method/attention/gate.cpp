@@ -5,7 +5,7 @@
 
 #include "autograd/gemm/gemm.h"
 #include "focus/method/documents.h"
-#include "focus/method/grouping/pair_counts.h"
+#include "focus/method/grouping/group_statistics.h"
 
 namespace focus {
 

@@ -9,7 +9,7 @@
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/simd/kernels.h"
-#include "focus/method/grouping/pair_counts.h"
+#include "focus/method/grouping/group_statistics.h"
 
 namespace focus {
 namespace {

@@ -4,7 +4,59 @@
 #include <bit>
 #include <cmath>
 
+#include "autograd/base/check.h"
+#include "focus/method/documents.h"
+
 namespace focus {
+
+std::vector<std::uint64_t> with_sinks(std::span<const std::uint64_t> membership, Index seq_len,
+                                      Index sinks) {
+  std::vector<std::uint64_t> masks(membership.begin(), membership.end());
+  if (masks.empty() || sinks == 0) return masks;
+  fill_sinks<std::uint64_t>(sequence_starts(static_cast<Index>(masks.size()) / seq_len, seq_len),
+                            sinks, kEveryGroup, masks);
+  return masks;
+}
+
+PairCounts& PairCounts::operator+=(const PairCounts& other) {
+  all += other.all;
+  distant += other.distant;
+  attended += other.attended;
+  selection_cost += other.selection_cost;
+  return *this;
+}
+
+PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len, Index local_window,
+                       Index sliding_window, Index sinks) {
+  check(membership.empty() || static_cast<Index>(membership.size()) == seq_len,
+        "count_pairs: {} membership sets for {} tokens", membership.size(), seq_len);
+  PairCounts counts;
+  const std::vector<std::uint64_t> masks = with_sinks(membership, seq_len, sinks);
+  std::vector<std::uint64_t> buckets = masks;
+  std::ranges::sort(buckets);
+  buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
+  // How many tokens behind the query's local window meet each bucket.
+  std::vector<std::int64_t> met(buckets.size(), 0);
+  const auto add = [&](Index token, std::int64_t sign) {
+    const std::uint64_t mask = masks[static_cast<std::size_t>(token)];
+    for (std::size_t c = 0; c < buckets.size(); ++c)
+      met[c] += (buckets[c] & mask) != 0 ? sign : std::int64_t{0};
+  };
+  Index entered = 0, left = 0;
+  for (Index i = 0; i < seq_len; ++i) {
+    const Index first = sliding_window > 0 ? std::max<Index>(0, i - sliding_window + 1) : 0;
+    const Index local = std::max(first, i - local_window);
+    counts.all += i + 1 - first;
+    counts.distant += local - std::clamp(sinks, first, local);
+    if (masks.empty()) continue;
+    for (; entered < local; ++entered) add(entered, 1);
+    for (; left < first; ++left) add(left, -1);
+    const auto bucket = std::ranges::lower_bound(buckets, masks[static_cast<std::size_t>(i)]);
+    counts.attended += i + 1 - local + met[static_cast<std::size_t>(bucket - buckets.begin())];
+  }
+  if (masks.empty()) counts.attended = counts.all;
+  return counts;
+}
 
 void GroupStatistics::add_sizes(const Routing& routing) {
   sizes.resize(static_cast<std::size_t>(routing.assignments.value().cols()));
@@ -33,25 +85,6 @@ void GroupStatistics::add(const Routing& routing) {
       if (row[k] > 0)
         entropy -= static_cast<double>(row[k]) * std::log(static_cast<double>(row[k]));
   }
-}
-
-void GroupStatistics::append_to(std::vector<double>& list) const {
-  list.push_back(static_cast<double>(sizes.size()));
-  for (const std::int64_t size : sizes) list.push_back(static_cast<double>(size));
-  list.insert(list.end(),
-              {static_cast<double>(tokens), static_cast<double>(weighed), entropy, confidence});
-}
-
-std::size_t GroupStatistics::add(std::span<const double> list) {
-  const auto groups = static_cast<std::size_t>(list[0]);
-  sizes.resize(groups);
-  for (std::size_t g = 0; g < groups; ++g) sizes[g] += static_cast<std::int64_t>(list[1 + g]);
-  const std::span<const double> rest = list.subspan(1 + groups, 4);
-  tokens += static_cast<std::int64_t>(rest[0]);
-  weighed += static_cast<std::int64_t>(rest[1]);
-  entropy += rest[2];
-  confidence += rest[3];
-  return 1 + groups + rest.size();
 }
 
 double GroupStatistics::dominance() const {

@@ -214,26 +214,13 @@ std::vector<double> centred_potentials(const std::vector<double>& logits, Index 
   return b;
 }
 
-namespace {
-
-Tensor moved_towards(const Tensor& potentials, std::span<const double> centred, double rate) {
-  Tensor averaged({potentials.size()});
-  for (Index k = 0; k < potentials.size(); ++k)
-    averaged.data()[k] =
-        static_cast<Real>((1 - rate) * potentials[k] + rate * centred[static_cast<std::size_t>(k)]);
-  return averaged;
-}
-
-}  // namespace
-
-Tensor averaged_potentials(const Tensor& potentials, const std::vector<double>& logits, int rounds,
-                           double rate) {
-  return moved_towards(potentials, centred_potentials(logits, potentials.size(), rounds), rate);
-}
-
 void absorb_potentials(FocusLayer& layer, std::span<const double> centred, double rate) {
-  layer.potentials = moved_towards(layer.potentials, centred, layer.updates == 0 ? 1 : rate);
-  ++layer.updates;
+  if (layer.updates++ == 0) rate = 1;
+  Tensor moved({layer.potentials.size()});
+  for (Index k = 0; k < moved.size(); ++k)
+    moved.data()[k] = static_cast<Real>((1 - rate) * layer.potentials[k] +
+                                        rate * centred[static_cast<std::size_t>(k)]);
+  layer.potentials = moved;
 }
 
 }  // namespace focus

@@ -56,8 +56,4 @@ void absorb_potentials(FocusLayer& layer, std::span<const double> centred, doubl
 /// The groups' Sinkhorn potentials of logits [tokens, groups], their mean taken away [groups].
 std::vector<double> centred_potentials(const std::vector<double>& logits, Index groups, int rounds);
 
-/// (1 - rate) potentials + rate (centred Sinkhorn potentials of logits [tokens, groups])
-Tensor averaged_potentials(const Tensor& potentials, const std::vector<double>& logits, int rounds,
-                           double rate);
-
 }  // namespace focus

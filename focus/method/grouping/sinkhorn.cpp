@@ -103,30 +103,6 @@ bool scale_rounds(const double* logits, SinkhornTrace& trace) {
   return true;
 }
 
-/// Q = exp(L + u + b) of one place in the rounds after the other, backwards: from the entries of
-/// the place before where forward went by scaling them, too.
-class Backwards {
- public:
-  Backwards(const double* logits, const SinkhornTrace& trace)
-      : logits_(logits), trace_(trace), q_(static_cast<std::size_t>(trace.tokens * trace.groups)) {}
-
-  /// The row of token i at u and b; `u_factor` and `b_factor` [groups] lead there from the place
-  /// before, null at the first one.
-  const double* row(Index i, double u, const double* b, double u_factor, const double* b_factor) {
-    const Index groups = trace_.groups;
-    double* row = q_.data() + i * groups;
-    for (Index k = 0; k < groups; ++k)
-      row[k] = trace_.scaled && b_factor ? row[k] * u_factor * b_factor[k]
-                                         : std::exp(logits_[i * groups + k] + u + b[k]);
-    return row;
-  }
-
- private:
-  const double* logits_;
-  const SinkhornTrace& trace_;
-  std::vector<double> q_;
-};
-
 }  // namespace
 
 SinkhornTrace sinkhorn(const double* logits, Index tokens, Index groups, int rounds) {
@@ -152,7 +128,17 @@ void sinkhorn_backward(const double* logits, const SinkhornTrace& trace, const d
   std::vector<double> partial(static_cast<std::size_t>(chunks * groups));
   const std::vector<double> ones(static_cast<std::size_t>(groups), 1.0);
   std::vector<double> b_factor(static_cast<std::size_t>(groups));
-  Backwards q(logits, trace);
+  // Q = exp(L + u + b) of one place in the rounds after the other, backwards: from the entries of
+  // the place before, by the factors that lead there (null at the first), where forward went by
+  // scaling them, too. The row of token i.
+  std::vector<double> q(static_cast<std::size_t>(tokens * groups));
+  const auto row_at = [&](Index i, double u, const double* b, double u_factor, const double* by) {
+    double* row = q.data() + i * groups;
+    for (Index k = 0; k < groups; ++k)
+      row[k] = trace.scaled && by ? row[k] * u_factor * by[k]
+                                  : std::exp(logits[i * groups + k] + u + b[k]);
+    return row;
+  };
   for (Index n = trace.rounds - 1; n >= 0; --n) {
     const double* b = trace.b.data() + n * groups;
     const double* u_before = trace.u.data() + n * tokens;
@@ -165,7 +151,7 @@ void sinkhorn_backward(const double* logits, const SinkhornTrace& trace, const d
       parallel_chunks(tokens, kChunk, [&](Index begin, Index end) {
         double* sum = partial.data() + begin / kChunk * groups;
         for (Index i = begin; i < end; ++i) {
-          const double* row = q.row(i, u_after[i], b, 1, b_factor.data());
+          const double* row = row_at(i, u_after[i], b, 1, b_factor.data());
           for (Index k = 0; k < groups; ++k) {
             const double lost = d_u[i] * row[k];
             d_logits[i * groups + k] -= lost;
@@ -181,8 +167,9 @@ void sinkhorn_backward(const double* logits, const SinkhornTrace& trace, const d
     // b_k = -lse_i(L_ik + u_i): dL_ik and du_i both lose db_k c_ik, c_k = softmax_i(L_ik + u_i)
     parallel_chunks(tokens, kChunk, [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {
-        const double* row = q.row(i, u_before[i], b, first ? 1 : std::exp(u_before[i] - u_after[i]),
-                                  first ? nullptr : ones.data());
+        const double* row =
+            row_at(i, u_before[i], b, first ? 1 : std::exp(u_before[i] - u_after[i]),
+                   first ? nullptr : ones.data());
         d_u[i] = 0;
         for (Index k = 0; k < groups; ++k) {
           const double lost = d_b[k] * row[k];

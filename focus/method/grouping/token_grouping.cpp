@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "focus/method/documents.h"
-#include "focus/method/grouping/balance_losses.h"
-#include "focus/method/grouping/centroids.h"
+#include "focus/method/grouping/ablations.h"
 
 namespace focus {
 namespace {

@@ -9,7 +9,7 @@
 #include "autograd/base/profile.h"
 #include "focus/method/attention/group_plans.h"
 #include "focus/method/config.h"
-#include "focus/method/grouping/pair_counts.h"
+#include "focus/method/grouping/group_statistics.h"
 #include "focus/method/summary/summary_tokens.h"
 
 namespace focus {
@@ -72,7 +72,7 @@ class SummaryPass {
                             .sinks = options_.sinks})),
         sums_(in_.k, in_.v, group_ids_.ids, group_ids_.heads, group_ids_.groups, options_,
               options_.uses_width() && !reads_all_),
-        tokens_(in_, sums_, summary_bias_, options_),
+        tokens_{in_, sums_, summary_bias_},
         selected_(static_cast<std::size_t>(options_.most_selected() * per_rank())),
         result_{Tensor(in_.q.shape()), Tensor({batch_, in_.q.dim(2), seq_len_})},
         pairs_(static_cast<std::size_t>(batch_), 0),

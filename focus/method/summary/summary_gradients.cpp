@@ -37,11 +37,7 @@ struct Owed {
   Tensor keys, values, shares;
 };
 
-struct BackwardJob {
-  const AttentionInputs& in;
-  const GroupSums& sums;
-  const Tensor& summary_bias;
-  const SummarySettings& options;
+struct BackwardJob : SummaryTokens {
   const AttentionResult& result;
   const Tensor& d_out;
   SelectedGroups<const std::uint8_t> selected;
@@ -173,7 +169,7 @@ class BackwardTask {
 
   /// Finished scores of the summary tokens that are read.
   void scores(Index g, Index begin, Real* to) {
-    const SummarySettings& options = job_.options;
+    const SummarySettings& options = job_.settings();
     tokens_.scores(queries_.queries(g), job_.in.options.softcap, to);
     if (job_.in.options.softcap > 0) std::copy_n(to, tokens_.tokens() * kQueries, capped_.data());
     tokens_.add_bias(to, nullptr);
@@ -307,36 +303,33 @@ SummaryTokens::Gradients SummaryTokens::backward(const AttentionResult& result, 
                                                  std::span<const std::uint8_t> selected,
                                                  bool shares_wanted,
                                                  AttentionGradients onto) const {
-  const Index heads = in_.q.dim(0) * sums_.kv_heads(), runs = sums_.runs();
-  const Index groups = sums_.groups();
-  BackwardJob job{in_,
-                  sums_,
-                  summary_bias_,
-                  options_,
+  const Index heads = in.q.dim(0) * sums.kv_heads(), runs = sums.runs();
+  const Index groups = sums.groups();
+  BackwardJob job{*this,
                   result,
                   d_out,
-                  {selected, in_.q.dim(0), in_.q.dim(1),
-                   options_.query_heads_select() ? in_.q.dim(2) : in_.k.dim(2)},
+                  {selected, in.q.dim(0), in.q.dim(1),
+                   settings().query_heads_select() ? in.q.dim(2) : in.k.dim(2)},
                   std::move(onto)};
   if (shares_wanted)
-    job.shares = Tensor::zeros({in_.q.dim(0), sums_.seq_len(), sums_.kv_heads(), groups});
+    job.shares = Tensor::zeros({in.q.dim(0), sums.seq_len(), sums.kv_heads(), groups});
   job.d_summary_bias = Tensor::zeros({heads * runs, groups});
   for (Index i = 0; i < heads * runs; ++i)
-    job.owed.emplace_back(groups + sums_.settings().sinks, sums_.head_dim());
+    job.owed.emplace_back(groups + sums.settings().sinks, sums.head_dim());
   // A token enters in one run and may leave in another: with a sliding window one after the other.
-  const Index together = sums_.settings().sliding_window > 0 ? runs : 1;
+  const Index together = sums.settings().sliding_window > 0 ? runs : 1;
   parallel_chunks(heads * runs, together, [&](Index begin, Index end) {
     const Index head = begin / runs;
-    BackwardTask task(job, head / sums_.kv_heads(), head % sums_.kv_heads());
+    BackwardTask task(job, head / sums.kv_heads(), head % sums.kv_heads());
     for (Index number = begin; number < end; ++number) task.run(number % runs);
   });
   parallel_chunks(heads, 1, [&](Index head, Index) {
-    give_across_runs(job, head / sums_.kv_heads(), head % sums_.kv_heads());
+    give_across_runs(job, head / sums.kv_heads(), head % sums.kv_heads());
   });
-  Tensor d_summary_bias = Tensor::zeros(summary_bias_.shape());
+  Tensor d_summary_bias = Tensor::zeros(summary_bias.shape());
   for (Index number = 0; number < heads * runs; ++number)
     for (Index c = 0; c < groups; ++c)
-      d_summary_bias.data()[number / runs % sums_.kv_heads() * groups + c] +=
+      d_summary_bias.data()[number / runs % sums.kv_heads() * groups + c] +=
           job.d_summary_bias[number * groups + c];
   return {.tokens = job.tokens, .summary_bias = d_summary_bias, .shares = job.shares};
 }

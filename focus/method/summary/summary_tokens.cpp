@@ -17,14 +17,10 @@ namespace {
 using namespace tiled;
 
 /// What all tasks of a forward pass share.
-struct ForwardJob {
-  const AttentionInputs& in;
+struct ForwardJob : SummaryTokens {
   const AttentionPlan& local;
   const Sizes s;
   const TiledKeys keys, values;
-  GroupSums& sums;
-  const Tensor& summary_bias;
-  const SummarySettings& options;
   AttentionResult& result;
   SelectedGroups<std::uint8_t> selected;
 };
@@ -38,7 +34,7 @@ class ForwardTask {
         kv_head_(kv_head),
         s_(job.s),
         block_(s_, kv_head, s_.kv_heads),
-        selecting_(job.options.query_heads_select() ? s_.heads_per_kv_head : 1),
+        selecting_(job.settings().query_heads_select() ? s_.heads_per_kv_head : 1),
         k_(reader(job.keys, block_)),
         v_(reader(job.values, block_)),
         tokens_(job.sums, sequence, kv_head, job.summary_bias.data() + kv_head * job.sums.groups()),
@@ -46,8 +42,8 @@ class ForwardTask {
         score_rows_(std::max(kKeys, tokens_.most_tokens())),  // of local keys or summary tokens
         scores_(s_.heads_per_kv_head * score_rows_ * kQueries),
         values_(tokens_.most_tokens() * s_.padded_dim),
-        selection_(job.options.uses_width() ? s_.heads_per_kv_head * score_rows_ * kQueries : 0),
-        squares_(job.options.uses_width() ? s_.head_dim * kQueries : 0),
+        selection_(job.settings().uses_width() ? s_.heads_per_kv_head * score_rows_ * kQueries : 0),
+        squares_(job.settings().uses_width() ? s_.head_dim * kQueries : 0),
         estimate_(job.sums.groups() * kQueries) {}
 
   /// What all query heads together read, and score without reading it.
@@ -104,7 +100,7 @@ class ForwardTask {
     for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
       tally(s_, tokens_.seen(), kQueries, 2);
       tokens_.scores(softmax_.queries(g), job_.in.options.softcap, scores(g));
-      const bool by_width = job_.options.uses_width();
+      const bool by_width = job_.settings().uses_width();
       if (by_width) add_widths(g);
       tokens_.add_bias(scores(g), by_width ? selection(g) : nullptr);
     }
@@ -115,7 +111,7 @@ class ForwardTask {
       }
       for (Index g = 0; g < s_.heads_per_kv_head; ++g)
         tokens_.hide_read(set, begin, job_.selected, selecting_head(g), selected_of(g),
-                          job_.options.unselected_groups, scores(g));
+                          job_.settings().unselected_groups, scores(g));
     }
     const simd::Panels values = values_of_tokens();
     for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
@@ -138,7 +134,7 @@ class ForwardTask {
   /// the variance of what it makes of the scores.
   void add_widths(Index g) {
     const simd::Panels q = softmax_.queries(g);
-    const auto a = static_cast<Real>(job_.options.width);
+    const auto a = static_cast<Real>(job_.settings().width);
     for (Index i = 0; i < q.rows * q.columns; ++i) squares_.data()[i] = a * q.data[i] * q.data[i];
     tokens_.widths({squares_.data(), q.rows, q.columns}, selection(g));
     const Real softcap = job_.in.options.softcap;
@@ -159,12 +155,13 @@ class ForwardTask {
   Real* scores(Index g) { return scores_.data() + g * score_rows_ * kQueries; }
   /// What groups are selected by.
   Real* selection(Index g) {
-    return job_.options.uses_width() ? selection_.data() + g * score_rows_ * kQueries : scores(g);
+    return job_.settings().uses_width() ? selection_.data() + g * score_rows_ * kQueries
+                                        : scores(g);
   }
   /// Which head selects for query head g of the key head.
   Index selecting_head(Index g) const { return kv_head_ * selecting_ + (selecting_ > 1 ? g : 0); }
-  bool selects(Index g) const { return !job_.options.reads_own_group() && selected_of(g) > 0; }
-  Index selected_of(Index g) const { return job_.options.selected_of(block_.first + g); }
+  bool selects(Index g) const { return !job_.settings().reads_own_group() && selected_of(g) > 0; }
+  Index selected_of(Index g) const { return job_.settings().selected_of(block_.first + g); }
   std::uint8_t& selected(Index rank, Index query, Index g) {
     return job_.selected.at(rank, sequence_, query, selecting_head(g));
   }
@@ -201,7 +198,7 @@ class ForwardTask {
     Real* mass = estimate_.data();
     if (selecting_ == s_.heads_per_kv_head) {
       Real* own = selection(g) + set.first * kQueries;
-      if (job_.options.uses_width()) return own;  // serves nothing else
+      if (job_.settings().uses_width()) return own;  // serves nothing else
       for (Index c = 0; c < groups; ++c)
         std::copy_n(own + c * kQueries + set.first_row, set.end_row - set.first_row,
                     mass + c * kQueries + set.first_row);
@@ -226,7 +223,7 @@ class ForwardTask {
   /// What the query heads read for which g selects.
   void count(const SummaryTokenSets::Set& set, Index begin, Index g) {
     const Index* counts = tokens_.counts(set);
-    const bool as_tokens = job_.options.unselected_groups == UnselectedGroups::summary;
+    const bool as_tokens = job_.settings().unselected_groups == UnselectedGroups::summary;
     Counts of_head;
     for (Index q = set.first_row; q < set.end_row; ++q) {
       Index left = set.filled;
@@ -264,19 +261,16 @@ class ForwardTask {
 void SummaryTokens::forward(const AttentionPlan& local, AttentionResult& result,
                             std::span<std::uint8_t> selected, std::span<std::int64_t> pairs,
                             std::span<std::int64_t> scored) const {
-  const Sizes s(in_);
-  const ForwardJob job{.in = in_,
-                       .local = local,
-                       .s = s,
-                       .keys = TiledKeys(s, local, in_.k, {.left = true, .right = false}),
-                       .values = TiledKeys(s, local, in_.v, {.left = false, .right = true}),
-                       .sums = sums_,
-                       .summary_bias = summary_bias_,
-                       .options = options_,
-                       .result = result,
-                       .selected = {selected, in_.q.dim(0), in_.q.dim(1),
-                                    options_.query_heads_select() ? s.heads : s.kv_heads}};
-  const Index runs = sums_.runs(), batch = in_.q.dim(0), heads = batch * s.kv_heads;
+  const Sizes s(in);
+  const ForwardJob job{
+      *this,
+      local,
+      s,
+      TiledKeys(s, local, in.k, {.left = true, .right = false}),
+      TiledKeys(s, local, in.v, {.left = false, .right = true}),
+      result,
+      {selected, in.q.dim(0), in.q.dim(1), settings().query_heads_select() ? s.heads : s.kv_heads}};
+  const Index runs = sums.runs(), batch = in.q.dim(0), heads = batch * s.kv_heads;
   std::vector<ForwardTask::Counts> of_task(static_cast<std::size_t>(heads * runs));
   // Where runs are gone through in turn, some heads go side by side: their rows lie together.
   constexpr Index kBlocks = 4;
@@ -289,7 +283,7 @@ void SummaryTokens::forward(const AttentionPlan& local, AttentionResult& result,
         of_task[static_cast<std::size_t>(head * runs + run)] =
             of_heads[static_cast<std::size_t>(head - first)]->run(run);
   };
-  if (sums_.in_turn())
+  if (sums.in_turn())
     parallel_chunks(heads, (heads + kBlocks - 1) / kBlocks,
                     [&](Index first, Index last) { go(first, last, 0, runs); });
   else  // run by run, for the same reason

@@ -11,12 +11,11 @@ namespace focus {
 /// The summary tokens of attention with summaries: of each query the groups that it does not read,
 /// and the sinks that lie before its local zone. They come in sets, one for each distant zone; the
 /// queries of a block share one.
-class SummaryTokens {
- public:
-  /// What is referred to must outlive it. summary_bias [kv_heads, groups]
-  SummaryTokens(const AttentionInputs& in, GroupSums& sums, const Tensor& summary_bias,
-                const SummarySettings& options)
-      : in_(in), sums_(sums), summary_bias_(summary_bias), options_(options) {}
+struct SummaryTokens {
+  const AttentionInputs& in;
+  GroupSums& sums;
+  const Tensor& summary_bias;  // [kv_heads, groups]
+  const SummarySettings& settings() const { return sums.settings(); }
 
   /// Attention to local tokens, as the plan has them, sinks, and the summary tokens of
   /// the groups that are not read; those that are read are selected on the way, unless each query
@@ -38,12 +37,6 @@ class SummaryTokens {
   Gradients backward(const AttentionResult& result, const Tensor& d_out,
                      std::span<const std::uint8_t> selected, bool shares_wanted,
                      AttentionGradients onto) const;
-
- private:
-  const AttentionInputs& in_;
-  GroupSums& sums_;
-  const Tensor& summary_bias_;
-  const SummarySettings& options_;
 };
 
 }  // namespace focus

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "focus/method/grouping/balance_losses.h"
+#include "focus/method/grouping/ablations.h"
 #include "optim/training_step.h"
 #include "tests/support/compare.h"
 #include "tests/support/grouping_layers.h"
@@ -125,29 +125,18 @@ TEST(FocusModel, OnlySequenceLeaksLaterTokens) {
     }
 }
 
-TEST(FocusModel, FirstBatchSetsPotentials) {
+TEST(FocusModel, CarriedPotentialsEnterOnceAndNotByAForwardPass) {
   Rng rng(3);
   Decoder decoder = tiny_decoder("llama");
   FocusModel focus(tiny_focus(), 24, 3, rng);
   focus.attach(decoder);
-
-  const auto potentials = [&](std::size_t layer) { return token_layers(focus)[layer].potentials; };
   decoder.hidden_states(random_ids(60, 37, 1), 2);
-  EXPECT_TRUE(
-      same_bits(potentials(1), Tensor::zeros({4})));  // a forward pass alone changes nothing
-  carry_potentials(focus);
-  const Tensor first = potentials(1).clone();
-  double size = 0, mean = 0;
-  for (const Real b : first.span()) size += std::abs(b), mean += b / 4;
-  EXPECT_GT(size, 0.1);
-  EXPECT_NEAR(mean, 0, 1e-5);
-  EXPECT_EQ(token_layers(focus)[2].updates, 1);
-
-  decoder.hidden_states(random_ids(60, 37, 2), 2);
-  carry_potentials(focus);
-  EXPECT_EQ(token_layers(focus)[2].updates, 2);
-  EXPECT_FALSE(same_bits(potentials(1), first));
-  EXPECT_LT(relative_difference(potentials(1), first), 0.6);  // a tenth of the way
+  EXPECT_TRUE(same_bits(token_layers(focus)[1].potentials, Tensor::zeros({4})));
+  for (const std::int64_t batches : {1, 2}) {
+    carry_potentials(focus);
+    EXPECT_EQ(token_layers(focus)[2].updates, batches);
+  }
+  EXPECT_FALSE(same_bits(token_layers(focus)[1].potentials, Tensor::zeros({4})));
 }
 
 TEST(FocusModel, StatisticsAddUp) {
@@ -175,6 +164,10 @@ TEST(FocusModel, StatisticsAddUp) {
     EXPECT_LE(s.entropy, static_cast<double>(s.tokens) * std::log(4.0));
     EXPECT_GE(s.confidence, static_cast<double>(s.tokens) / 4);
     EXPECT_LE(s.confidence, static_cast<double>(s.tokens) * 1.000001);
+    GroupStatistics last;
+    last.add_sizes(token_grouping_of(*model.focus).last_routings()[&s - once.data()]);
+    EXPECT_EQ(last.sizes, s.sizes);
+    EXPECT_EQ(last.dominance(), s.dominance());
     EXPECT_GE(s.dominance(), 0.25);
     EXPECT_LE(s.dominance(), 1);
   }
@@ -190,22 +183,6 @@ TEST(FocusModel, StatisticsAddUp) {
   model.focus->mode.kind = Kind::soft;
   model.logits(ids, batch);
   EXPECT_EQ(model.focus->statistics[1].pairs.attended, model.focus->statistics[1].pairs.all);
-}
-
-TEST(FocusModel, GroupSizesOfTheLastRoutings) {
-  Composed model("llama");
-  model.focus->gather_statistics = true;
-  const auto ids = random_ids(80, 37, 1);
-  model.logits(ids, 2);
-  for (std::size_t i = 0; i < 3; ++i) {
-    GroupStatistics groups;
-    groups.add_sizes(token_grouping_of(*model.focus).last_routings()[i]);
-    EXPECT_EQ(groups.sizes, model.focus->statistics[i].sizes);
-    EXPECT_EQ(groups.dominance(), model.focus->statistics[i].dominance());
-    groups.add_sizes(token_grouping_of(*model.focus).last_routings()[i]);
-    EXPECT_EQ(groups.tokens, 160);
-    EXPECT_EQ(groups.dominance(), model.focus->statistics[i].dominance());
-  }
 }
 
 TEST(FocusModel, CentroidsThatFollowTheirTokensHaveNoGradient) {

@@ -146,21 +146,6 @@ TEST(Indexer, LearnsOnAFrozenModelWhichItDoesNotChange) {
   }
 }
 
-TEST(Indexer, OfAllTokensIsDenseOnEveryFamily) {
-  const NoGrad guard;
-  for (const std::string& family : family_names()) {
-    Decoder decoder = tiny_decoder(family);
-    const auto ids = random_ids(120, 37, 4);
-    const Tensor dense = decoder.hidden_states(ids, 2).value();
-    const auto indexer =
-        make_mechanism("indexer", settings_of("indexer", "{tokens: 60}"), decoder.config());
-    indexer->attach(decoder);
-    EXPECT_LE(relative_difference(decoder.hidden_states(ids, 2).value(), dense),
-              tolerance(1e-4, 1e-10))
-        << family;
-  }
-}
-
 TEST(Indexer, OfALongropeBaseRotatesPlainly) {
   const NoGrad guard;
   ModelConfig config = tiny_config("phi3");

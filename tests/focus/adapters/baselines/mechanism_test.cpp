@@ -30,7 +30,8 @@ std::vector<Choice> exact_selections() {
           {"quest", "{pages: 60, page_size: 8, local_window: 3}"},
           {"moba", "{blocks: 60, block_size: 8}"},
           {"oracle", "{tokens: 60, local_window: 3}"},
-          {"random_groups", "{groups: 1}"}};
+          {"random_groups", "{groups: 1}"},
+          {"indexer", "{tokens: 60}"}};
 }
 std::vector<Choice> all_selections() {
   return {{"window", "{local_window: 7}"},

@@ -5,7 +5,7 @@
 
 #include "autograd/gemm/gemm.h"
 #include "focus/method/attention/focus_attention.h"
-#include "focus/method/grouping/pair_counts.h"
+#include "focus/method/grouping/group_statistics.h"
 #include "tests/support/attention_case.h"
 
 namespace focus {

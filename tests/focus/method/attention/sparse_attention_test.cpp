@@ -19,7 +19,7 @@ TEST(SparseAttention, EqualsTheComposedForm) {
   sweep_twins({{1, true}, {1, false}, {2, true}, {2, false}, {3, true}, {3, false}}, kSparse);
 }
 
-TEST(SparseAttention, EqualsTheComposedFormOverSeveralTiles) {
+TEST(SparseAttention, EqualsTheComposedFormOverSeveralTilesAndSmallClasses) {
   for (const int top_k : {1, 2, 4})
     expect_twin({.seq_len = 700,
                  .heads = 3,
@@ -30,55 +30,34 @@ TEST(SparseAttention, EqualsTheComposedFormOverSeveralTiles) {
                  .local_window = 33,
                  .sliding_window = top_k == 2 ? 300 : 0},
                 kSparse);
-}
-
-TEST(SparseAttention, EqualsTheComposedFormWhereClassesAreSmall) {
-  // With the affinity gate or none all pairs with a mask are cheaper here; the logit gate keeps the
-  // lists of small classes.
+  // Beyond the keys of one pass.
+  expect_twin({.seq_len = 1300, .head_dim = 256, .groups = 2, .top_k = 1, .local_window = 33},
+              kSparse);
+  // With the affinity gate or none all pairs with a mask are cheaper for small classes; the logit
+  // gate keeps their lists.
+  Case c{.batch = 2, .seq_len = 400, .heads = 4, .head_dim = 20, .groups = 12, .top_k = 2};
+  c.local_window = 17;
   for (const auto& [gated, gate] : {std::pair{true, Gate::affinity}, std::pair{true, Gate::logit},
                                     std::pair{false, Gate::affinity}})
-    for (const Index sliding_window : {0, 250})
-      expect_twin({.batch = 2,
-                   .seq_len = 400,
-                   .heads = 4,
-                   .kv_heads = 2,
-                   .head_dim = 20,
-                   .groups = 12,
-                   .gate = gate,
-                   .gated = gated,
-                   .top_k = 2,
-                   .local_window = 17,
-                   .sliding_window = sliding_window},
-                  kSparse);
-}
-
-TEST(SparseAttention, EqualsTheComposedFormBeyondTheKeysOfOnePass) {
-  expect_twin({.seq_len = 1300,
-               .heads = 2,
-               .kv_heads = 2,
-               .head_dim = 256,
-               .groups = 2,
-               .top_k = 1,
-               .local_window = 33},
-              kSparse);
+    for (const Index sliding_window : {0, 250}) {
+      c.gated = gated;
+      c.gate = gate;
+      c.sliding_window = sliding_window;
+      expect_twin(c, kSparse);
+    }
 }
 
 TEST(SparseAttention, DropsTheWeightsThatTheComposedFormDrops) {
   // Over one tile and several, small classes, and all pairs with a mask.
+  Case c{.batch = 2, .seq_len = 300, .heads = 4, .head_dim = 8, .local_window = 17, .dropout = 0.3};
   for (const Index groups : {2, 12})
     for (const int top_k : {1, 2})
-      for (const Gate gate : {Gate::affinity, Gate::logit})
-        expect_twin({.batch = 2,
-                     .seq_len = 300,
-                     .heads = 4,
-                     .kv_heads = 2,
-                     .head_dim = 8,
-                     .groups = groups,
-                     .gate = gate,
-                     .top_k = top_k,
-                     .local_window = 17,
-                     .dropout = 0.3},
-                    kSparse);
+      for (const Gate gate : {Gate::affinity, Gate::logit}) {
+        c.groups = groups;
+        c.top_k = top_k;
+        c.gate = gate;
+        expect_twin(c, kSparse);
+      }
 }
 
 void expect_twin_with(const std::vector<std::uint64_t>& sets, const Case& c) {
@@ -140,17 +119,9 @@ TEST(SparseAttention, HeadDimensionsOfPublishedModels) {
 }
 
 TEST(SparseAttention, AClassOfOneToken) {
-  const Case c{.seq_len = 40, .gated = false, .top_k = 1, .local_window = 3};
-  const std::vector<Tensor> x = inputs_of(c);
-  GateOptions gate = gate_of(c, x[3]);
-  gate.membership.assign(gate.membership.size(), 1);
-  gate.membership[17] = 2;
-  const Variable expected =
-      composed_attention(x[0], x[1], x[2], x[3], options_of(c), &gate, nullptr);
-  EXPECT_LE(
-      relative_difference(sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate).value(),
-                          expected.value()),
-      kTwinTolerance);
+  std::vector<std::uint64_t> sets(40, 1);
+  sets[17] = 2;
+  expect_twin_with(sets, {.seq_len = 40, .gated = false, .top_k = 1, .local_window = 3});
 }
 
 TEST(SparseAttention, WithoutGroupsTheLocalWindowAloneIsLeft) {

@@ -1,4 +1,4 @@
-#include "focus/method/grouping/centroids.h"
+#include "focus/method/grouping/ablations.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,6 +6,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/eigen.h"
+#include "autograd/ops.h"
 
 namespace focus {
 namespace {
@@ -70,6 +71,35 @@ Matrix spherical_k_means(const Matrix& x, Index groups, Rng& rng) {
   return centroids;
 }
 
+/// The mean of g over the batch.
+std::vector<double> mean_assignment(const Tensor& g) {
+  std::vector<double> mean(static_cast<std::size_t>(g.cols()), 0.0);
+  for (Index i = 0; i < g.rows(); ++i)
+    for (std::size_t k = 0; k < mean.size(); ++k)
+      mean[k] += static_cast<double>(g[i * g.cols() + static_cast<Index>(k)]);
+  for (double& p : mean) p /= static_cast<double>(g.rows());
+  return mean;
+}
+
+/// x log x, and its derivative where x is not 0: a group that no token has any part in is left
+/// there, where the derivative would be -inf.
+double x_log_x(double x) { return x > 0 ? x * std::log(x) : 0; }
+double x_log_x_slope(double x) { return x > 0 ? std::log(x) + 1 : 0; }
+
+/// A loss of g whose gradient is `slope`.
+Variable loss_of(const char* op, double loss, const Variable& g, std::vector<double> slope) {
+  Tensor value({1});
+  value.data()[0] = static_cast<Real>(loss);
+  return Variable::from_op(
+      op, value, {g}, [slope = std::move(slope), shape = g.shape()](const Tensor& dy, Grads grads) {
+        Tensor dg(shape);
+        std::ranges::transform(slope, dg.data(), [&](double x) {
+          return static_cast<Real>(static_cast<double>(dy[0]) * x);
+        });
+        grads[0].add(dg);
+      });
+}
+
 }  // namespace
 
 void average_centroids(FocusLayer& layer, const Routing& routing, double rate) {
@@ -111,8 +141,57 @@ void recluster(FocusLayer& layer, const Routing& routing, const TokenSettings& s
   for (Index k = 0; k < groups; ++k)
     for (Index d = 0; d < dim; ++d) centroids.data()[k * dim + d] = static_cast<Real>(placed(k, d));
   const Matrix logits = vectors * placed.transpose() / settings.temperature;
-  layer.potentials = averaged_potentials(
-      layer.potentials, {logits.data(), logits.data() + logits.size()}, settings.sinkhorn_iters, 1);
+  std::ranges::transform(centred_potentials({logits.data(), logits.data() + logits.size()}, groups,
+                                            settings.sinkhorn_iters),
+                         layer.potentials.data(), [](double b) { return static_cast<Real>(b); });
+}
+
+Variable balance_loss(const Routing& routing) {
+  const Tensor& g = routing.assignments.value();
+  const auto groups = static_cast<std::size_t>(g.cols());
+  const auto tokens = static_cast<double>(g.rows()), count = static_cast<double>(groups);
+  const std::vector<double> p = mean_assignment(g);
+  std::vector<double> f(groups, 0.0);
+  for (const std::uint64_t mask : membership(routing, 1))
+    f[static_cast<std::size_t>(std::countr_zero(mask))] += 1 / tokens;
+  double loss = 0;
+  for (std::size_t k = 0; k < groups; ++k) loss += count * f[k] * p[k];
+  std::vector<double> slope(static_cast<std::size_t>(g.size()));
+  for (std::size_t n = 0; n < slope.size(); ++n) slope[n] = count / tokens * f[n % groups];
+  return loss_of("balance_loss", loss, routing.assignments, std::move(slope));
+}
+
+Variable entropy_loss(const Variable& g, EntropyOf of) {
+  const Tensor& values = g.value();
+  const auto groups = static_cast<std::size_t>(values.cols());
+  const auto tokens = static_cast<double>(values.rows());
+  const std::vector<double> p = mean_assignment(values);
+  double negative_entropy = 0;
+  if (of == EntropyOf::mean) {
+    for (const double x : p) negative_entropy += x_log_x(x);
+  } else {
+    for (const Real x : values.span()) negative_entropy += x_log_x(static_cast<double>(x)) / tokens;
+  }
+  std::vector<double> slope;
+  for (const Real x : values.span())
+    slope.push_back(
+        x_log_x_slope(of == EntropyOf::mean ? p[slope.size() % groups] : static_cast<double>(x)) /
+        tokens);
+  return loss_of("entropy_loss", std::log(static_cast<double>(groups)) + negative_entropy, g,
+                 std::move(slope));
+}
+
+Variable auxiliary_loss(const Routing& routing, const AblationSettings& settings) {
+  Variable sum;
+  const auto add_term = [&](double weight, auto&& term) {
+    if (weight == 0) return;
+    const Variable weighted = scale(term(), static_cast<Real>(weight));
+    sum = sum.defined() ? add(sum, weighted) : weighted;
+  };
+  add_term(settings.balance_loss, [&] { return balance_loss(routing); });
+  add_term(settings.entropy_loss,
+           [&] { return entropy_loss(routing.assignments, settings.entropy_of); });
+  return sum;
 }
 
 }  // namespace focus
