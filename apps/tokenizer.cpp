@@ -7,8 +7,8 @@
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
-#include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/bpe_trainer.h"
+#include "data/tokenizers/tokenizer_config.h"
 
 namespace focus::app {
 namespace {

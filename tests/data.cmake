@@ -8,7 +8,7 @@ focus_test(jinja_tests
   NEEDS jinja
   LABELS data)
 focus_test(tokenizer_golden_tests
-  SOURCES golden/tokenizer_golden_test.cpp golden/gguf_tokenizer_golden_test.cpp
+  SOURCES golden/tokenizer_golden_test.cpp
   NEEDS data GTest::gmock
   LABELS golden)
 focus_test(chat_golden_tests

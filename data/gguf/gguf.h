@@ -2,17 +2,37 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "data/files/input_file.h"
-#include "data/files/mapped_file.h"
-#include "data/gguf/gguf_header.h"
+#include "data/gguf/gguf_metadata.h"
 #include "data/tensors/tensor_source.h"
 
 namespace focus {
+
+/// GGML's number of a type, and its name there: "Q4_K".
+struct GgmlType {
+  std::uint32_t number;
+  const char* name;
+  NumberFormat format;  // `other`: a type that is known by name and not read
+};
+/// Every type that GGML has or had.
+std::span<const GgmlType> ggml_types();
+
+/// All of a GGUF file but the tensors' numbers.
+struct GgufHeader {
+  std::uint32_t version = 0;
+  GgufMetadata metadata;
+  std::vector<TensorInfo> tensors;  // as they lie
+};
+
+inline constexpr std::string_view kGgufMagic = "GGUF";
+
+/// Reads the header of a whole file and holds it to every rule of the format and to the file's
+/// size; `where` is its path, for messages. Throws std::runtime_error, one line.
+GgufHeader parse_gguf(std::span<const std::byte> file, const std::string& where);
 
 /// True for a file that is to be read as GGUF: by its name, or by what it begins with.
 bool is_gguf(const std::filesystem::path& path);
@@ -22,41 +42,19 @@ bool is_gguf(const std::filesystem::path& path);
 /// (NAME-00001-of-00003.gguf). The constructor reads the headers and throws std::runtime_error,
 /// one line, for whatever the format forbids (see parse_gguf), a part that is missing or of another
 /// split, and a tensor that two parts hold.
-class GgufSource : public TensorSource {
+class GgufSource : public TensorFiles {
  public:
   explicit GgufSource(const std::filesystem::path& path);
 
   /// The first part has all keys.
   const GgufMetadata& metadata() const { return metadata_; }
-  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
-  void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override;
-  void read_into(std::string_view name, std::span<std::byte> out) const override;
-  std::optional<TensorBytes> map(std::string_view name) const override;
-  std::string describe() const override { return path_.string(); }
   TensorNaming naming() const override { return TensorNaming::gguf; }
-  std::vector<std::filesystem::path> files() const override;
 
  private:
-  struct Part {
-    explicit Part(const std::filesystem::path& where);
-    std::filesystem::path path;
-    InputFile file;
-    std::shared_ptr<const MappedFile> mapped;
-  };
-  struct Place {
-    const Part* part = nullptr;
-    std::uint64_t begin = 0, bytes = 0;  // in the part
-  };
-  /// Opens a file and adds its tensors to `entries`.
-  GgufMetadata add_part(const std::filesystem::path& path,
-                        std::vector<std::pair<TensorInfo, Place>>& entries);
-  const Place& place_of(std::string_view name) const;
+  /// Opens a file and adds its tensors to `tensors`.
+  GgufMetadata add_part(const std::filesystem::path& path, std::vector<TensorInfo>& tensors);
 
-  std::filesystem::path path_;
   GgufMetadata metadata_;
-  std::vector<std::unique_ptr<Part>> parts_;
-  std::vector<TensorInfo> tensors_;  // sorted by name
-  std::vector<Place> places_;        // of each tensor
 };
 
 }  // namespace focus

@@ -38,15 +38,6 @@ const ValueType& value_type_of(GgufType type) {
   return kValueTypes[static_cast<std::size_t>(type)];
 }
 
-bool is_integer_type(GgufType type) {
-  return type <= GgufType::i32 || type == GgufType::u64 || type == GgufType::i64;
-}
-bool is_number_type(GgufType type) {
-  return is_integer_type(type) || type == GgufType::f32 || type == GgufType::f64;
-}
-bool is_flag_type(GgufType type) { return type == GgufType::boolean; }
-bool is_text_type(GgufType type) { return type == GgufType::string; }
-
 GgufType read_value_type(GgufBytes& bytes, const std::string& what) {
   const auto type = bytes.number<std::uint32_t>(what);
   if (type >= kValueTypes.size())
@@ -64,63 +55,72 @@ double meant(float number) {
   return value;
 }
 
-std::int64_t read_integer_value(GgufBytes& bytes, GgufType type) {
-  constexpr std::string_view what = "an integer";
-  switch (type) {
-    case GgufType::u8:
-      return bytes.number<std::uint8_t>(what);
-    case GgufType::i8:
-      return bytes.number<std::int8_t>(what);
-    case GgufType::u16:
-      return bytes.number<std::uint16_t>(what);
-    case GgufType::i16:
-      return bytes.number<std::int16_t>(what);
-    case GgufType::u32:
-      return bytes.number<std::uint32_t>(what);
-    case GgufType::i32:
-      return bytes.number<std::int32_t>(what);
-    case GgufType::i64:
-      return bytes.number<std::int64_t>(what);
-    default:
-      break;
-  }
-  const auto value = bytes.number<std::uint64_t>(what);
-  if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-    fail("{}: the integer {} is larger than 2^63; no setting is that large", bytes.where(), value);
-  return static_cast<std::int64_t>(value);
+bool is_signed(GgufType type) {
+  return type == GgufType::i8 || type == GgufType::i16 || type == GgufType::i32 ||
+         type == GgufType::i64;
 }
 
-double read_number_value(GgufBytes& bytes, GgufType type) {
-  if (type == GgufType::f32) return meant(bytes.number<float>("a number"));
-  if (type == GgufType::f64) return bytes.number<double>("a number");
-  return static_cast<double>(read_integer_value(bytes, type));
-}
+/// What T may be read from: which types, what these are called, and how.
+template <class T>
+struct Kind;
+
+template <>
+struct Kind<std::string> {
+  static constexpr const char *one = "a string", *several = "an array of string";
+  static bool is(GgufType type) { return type == GgufType::string; }
+  static std::string read(GgufBytes& bytes, GgufType) { return std::string(bytes.text(one)); }
+};
+template <>
+struct Kind<std::int64_t> {
+  static constexpr const char *one = "an integer", *several = "an array of integers";
+  static bool is(GgufType type) {
+    return type <= GgufType::i32 || type == GgufType::u64 || type == GgufType::i64;
+  }
+  static std::int64_t read(GgufBytes& bytes, GgufType type) {
+    const std::span<const std::byte> stored = bytes.take(value_type_of(type).bytes, one);
+    std::uint64_t value = 0;
+    std::memcpy(&value, stored.data(), stored.size());
+    const auto unused = 64 - 8 * static_cast<int>(stored.size());
+    if (is_signed(type)) return static_cast<std::int64_t>(value << unused) >> unused;
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      fail("{}: the integer {} is larger than 2^63; no setting is that large", bytes.where(),
+           value);
+    return static_cast<std::int64_t>(value);
+  }
+};
+template <>
+struct Kind<double> {
+  static constexpr const char *one = "a number", *several = "an array of numbers";
+  static bool is(GgufType type) {
+    return Kind<std::int64_t>::is(type) || type == GgufType::f32 || type == GgufType::f64;
+  }
+  static double read(GgufBytes& bytes, GgufType type) {
+    if (type == GgufType::f32) return meant(bytes.number<float>(one));
+    if (type == GgufType::f64) return bytes.number<double>(one);
+    return static_cast<double>(Kind<std::int64_t>::read(bytes, type));
+  }
+};
+template <>
+struct Kind<bool> {
+  static constexpr const char *one = "a bool", *several = "an array of bool";
+  static bool is(GgufType type) { return type == GgufType::boolean; }
+  /// llama.cpp takes any byte but 0 for true.
+  static bool read(GgufBytes& bytes, GgufType) { return bytes.number<std::uint8_t>(one) != 0; }
+};
 
 }  // namespace
 
-template <class T>
-T GgufBytes::number(std::string_view what) {
-  const std::size_t begin = at_;
-  skip(sizeof(T), what);
-  T value;
-  std::memcpy(&value, bytes_.data() + begin, sizeof(T));
-  return value;
-}
-template std::uint32_t GgufBytes::number(std::string_view);
-template std::uint64_t GgufBytes::number(std::string_view);
-
-void GgufBytes::skip(std::size_t bytes, std::string_view what) {
+std::span<const std::byte> GgufBytes::take(std::size_t bytes, std::string_view what) {
   if (bytes > left())
     fail("{}: the file ends at byte {}, within {}, which needs {} more; get it again", where_,
          bytes_.size(), what, bytes - left());
   at_ += bytes;
+  return bytes_.subspan(at_ - bytes, bytes);
 }
 
 std::string_view GgufBytes::text(std::string_view what) {
-  const auto size = number<std::uint64_t>(what);
-  const std::size_t begin = at_;
-  skip(size, what);
-  return {reinterpret_cast<const char*>(bytes_.data() + begin), size};
+  const auto text = take(number<std::uint64_t>(what), what);
+  return {reinterpret_cast<const char*>(text.data()), text.size()};
 }
 
 std::size_t GgufBytes::count(std::size_t bytes_each, std::string_view what) {
@@ -139,19 +139,17 @@ GgufMetadata::GgufMetadata(GgufBytes& bytes, std::size_t count) : where_(bytes.w
   for (std::size_t i = 0; i < count; ++i) {
     const std::string key(bytes.text("a key"));
     if (key.empty()) fail("{}: key number {} is empty; a key has a name", where_, i + 1);
-    const std::size_t stored_begin = bytes.at();
     Value value = skip_value(bytes, fmt::format("key '{}'", shown(key)));
-    value.begin -= begin;
-    value.stored_begin = stored_begin - begin;
-    value.stored_end = bytes.at() - begin;
+    for (std::size_t* place : {&value.begin, &value.elements, &value.end}) *place -= begin;
     if (!values_.emplace(key, value).second) fail("{}: key '{}' appears twice", where_, shown(key));
   }
-  const auto all = bytes.between(begin, bytes.at());
+  const auto all = bytes.since(begin);
   bytes_.assign(all.begin(), all.end());
 }
 
 GgufMetadata::Value GgufMetadata::skip_value(GgufBytes& bytes, const std::string& what) const {
   Value value;
+  value.begin = bytes.at();
   value.type = value.element = read_value_type(bytes, what);
   if (value.type == GgufType::array) {
     value.element = read_value_type(bytes, what);
@@ -160,11 +158,12 @@ GgufMetadata::Value GgufMetadata::skip_value(GgufBytes& bytes, const std::string
     value.count =
         bytes.count(value_type_of(value.element).bytes, what + ": the number of elements");
   }
-  value.begin = bytes.at();
+  value.elements = bytes.at();
   if (value.element != GgufType::string)
-    bytes.skip(value.count * value_type_of(value.element).bytes, what);
+    bytes.take(value.count * value_type_of(value.element).bytes, what);
   else
     for (std::size_t i = 0; i < value.count; ++i) bytes.text(what);
+  value.end = bytes.at();
   return value;
 }
 
@@ -187,74 +186,53 @@ bool GgufMetadata::is_array(std::string_view key) const {
 std::span<const std::byte> GgufMetadata::stored(std::string_view key) const {
   const Value* value = find(key);
   if (value == nullptr) fail("{}: key '{}' is missing", where_, shown(std::string(key)));
-  const std::span<const std::byte> all = bytes_;
-  return all.subspan(value->stored_begin, value->stored_end - value->stored_begin);
+  return std::span(bytes_).subspan(value->begin, value->end - value->begin);
 }
 
-void GgufMetadata::fail_type(std::string_view key, const Value& value,
-                             std::string_view wanted) const {
-  const char* element = value_type_of(value.element).name;
-  fail("{}: key '{}' must be {}, not {}", where_, shown(key), wanted,
-       value.type == GgufType::array ? fmt::format("an array of {}", element) : element);
-}
-
-template <class Is, class Read>
-auto GgufMetadata::elements(std::string_view key, bool array, std::string_view wanted, Is is,
-                            Read read) const
-    -> std::optional<std::vector<decltype(read(std::declval<GgufBytes&>(), GgufType()))>> {
+template <class T>
+std::optional<std::vector<T>> GgufMetadata::elements(std::string_view key, bool array) const {
   const Value* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if ((value->type == GgufType::array) != array || !is(value->element))
-    fail_type(key, *value, wanted);
+  if ((value->type == GgufType::array) != array || !Kind<T>::is(value->element)) {
+    const char* element = value_type_of(value->element).name;
+    fail("{}: key '{}' must be {}, not {}", where_, shown(key),
+         array ? Kind<T>::several : Kind<T>::one,
+         value->type == GgufType::array ? fmt::format("an array of {}", element) : element);
+  }
   const std::string where = fmt::format("{}: key '{}'", where_, shown(key));
-  const std::span<const std::byte> stored = bytes_;
-  GgufBytes bytes(stored.subspan(value->begin), where);
-  std::vector<decltype(read(bytes, GgufType()))> all;
+  GgufBytes bytes(std::span<const std::byte>(bytes_).subspan(value->elements), where);
+  std::vector<T> all;
   all.reserve(value->count);
-  for (std::size_t i = 0; i < value->count; ++i) all.push_back(read(bytes, value->element));
+  for (std::size_t i = 0; i < value->count; ++i)
+    all.push_back(Kind<T>::read(bytes, value->element));
   return all;
 }
 
 template <class T>
-std::optional<T> GgufMetadata::only(std::optional<std::vector<T>> values) {
+std::optional<T> GgufMetadata::only(std::string_view key) const {
+  const auto values = elements<T>(key, false);
   return values ? std::optional<T>(values->front()) : std::nullopt;
 }
 
-namespace {
-
-std::string read_text_value(GgufBytes& bytes, GgufType) {
-  return std::string(bytes.text("a string"));
-}
-/// llama.cpp takes any byte but 0 for true.
-bool read_flag_value(GgufBytes& bytes, GgufType) {
-  return bytes.number<std::uint8_t>("a bool") != 0;
-}
-
-}  // namespace
-
 std::optional<std::string> GgufMetadata::text(std::string_view key) const {
-  return only(elements(key, false, "a string", is_text_type, read_text_value));
+  return only<std::string>(key);
 }
 std::optional<std::int64_t> GgufMetadata::integer(std::string_view key) const {
-  return only(elements(key, false, "an integer", is_integer_type, read_integer_value));
+  return only<std::int64_t>(key);
 }
-std::optional<double> GgufMetadata::number(std::string_view key) const {
-  return only(elements(key, false, "a number", is_number_type, read_number_value));
-}
-std::optional<bool> GgufMetadata::flag(std::string_view key) const {
-  return only(elements(key, false, "a bool", is_flag_type, read_flag_value));
-}
+std::optional<double> GgufMetadata::number(std::string_view key) const { return only<double>(key); }
+std::optional<bool> GgufMetadata::flag(std::string_view key) const { return only<bool>(key); }
 std::optional<std::vector<std::string>> GgufMetadata::texts(std::string_view key) const {
-  return elements(key, true, "an array of string", is_text_type, read_text_value);
+  return elements<std::string>(key, true);
 }
 std::optional<std::vector<std::int64_t>> GgufMetadata::integers(std::string_view key) const {
-  return elements(key, true, "an array of integers", is_integer_type, read_integer_value);
+  return elements<std::int64_t>(key, true);
 }
 std::optional<std::vector<double>> GgufMetadata::numbers(std::string_view key) const {
-  return elements(key, true, "an array of numbers", is_number_type, read_number_value);
+  return elements<double>(key, true);
 }
 std::optional<std::vector<bool>> GgufMetadata::flags(std::string_view key) const {
-  return elements(key, true, "an array of bool", is_flag_type, read_flag_value);
+  return elements<bool>(key, true);
 }
 
 }  // namespace focus

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <span>
@@ -40,16 +41,21 @@ class GgufBytes {
   const std::string& where() const { return where_; }
   std::size_t at() const { return at_; }
   std::size_t left() const { return bytes_.size() - at_; }
-  std::span<const std::byte> between(std::size_t begin, std::size_t end) const {
-    return bytes_.subspan(begin, end - begin);
+  std::span<const std::byte> since(std::size_t begin) const {
+    return bytes_.subspan(begin, at_ - begin);
   }
 
-  /// The next number, little-endian. The message of a file that ends before contains `what`.
+  /// The next ones. The message of a file that ends before contains `what`.
+  std::span<const std::byte> take(std::size_t bytes, std::string_view what);
+  /// The next number, little-endian.
   template <class T>
-  T number(std::string_view what);
+  T number(std::string_view what) {
+    T value;
+    std::memcpy(&value, take(sizeof(T), what).data(), sizeof(T));
+    return value;
+  }
   /// A length as u64 and that many bytes, which may be any.
   std::string_view text(std::string_view what);
-  void skip(std::size_t bytes, std::string_view what);
   /// A count of things of at least `bytes_each`: refused where that many cannot follow.
   std::size_t count(std::size_t bytes_each, std::string_view what);
 
@@ -92,19 +98,16 @@ class GgufMetadata {
   struct Value {
     GgufType type{}, element{};  // of an array's elements
     std::size_t count = 1;
-    std::size_t begin = 0;                         // in bytes_
-    std::size_t stored_begin = 0, stored_end = 0;  // with the type
+    std::size_t begin = 0, elements = 0, end = 0;  // in bytes_: the type, the elements, the rest
   };
   const Value* find(std::string_view key) const;
   Value skip_value(GgufBytes& bytes, const std::string& what) const;
-  [[noreturn]] void fail_type(std::string_view key, const Value& value,
-                              std::string_view wanted) const;
-  /// The value's elements one after the other, of those types that are `wanted`.
-  template <class Is, class Read>
-  auto elements(std::string_view key, bool array, std::string_view wanted, Is is, Read read) const
-      -> std::optional<std::vector<decltype(read(std::declval<GgufBytes&>(), GgufType()))>>;
+  /// The elements of a value, all of what T may be read from, or nothing without the key; of a
+  /// value that is no array one.
   template <class T>
-  static std::optional<T> only(std::optional<std::vector<T>> values);
+  std::optional<std::vector<T>> elements(std::string_view key, bool array) const;
+  template <class T>
+  std::optional<T> only(std::string_view key) const;
 
   std::string where_;
   std::vector<std::byte> bytes_;

@@ -7,10 +7,9 @@
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/files/utf8.h"
-#include "data/gguf/gguf_pre_tokenizer.h"
 #include "data/gguf/gguf_vocabulary.h"
-#include "data/tokenizers/bpe_tokenizer.h"
-#include "data/tokenizers/sentencepiece_writer.h"
+#include "data/tokenizers/tokenizer_config.h"
+#include "data/tokenizers/tokenizer_steps.h"
 
 namespace focus {
 namespace {
@@ -26,7 +25,8 @@ Json split_gguf_merge(const std::string& merge, std::size_t rank, const std::str
   return Json::array({merge.substr(0, blank), merge.substr(blank + 1)});
 }
 
-Json bpe_model(const GgufMetadata& metadata, const GgufVocabulary& v, bool ignore_merges) {
+/// Puts the tokens and their merges into a tokenizer.json's model.
+void fill_bpe_model(const GgufMetadata& metadata, const GgufVocabulary& v, Json& model) {
   const auto merges = metadata.texts("tokenizer.ggml.merges");
   if (!merges) fail("{}: a tokenizer of model gpt2 needs tokenizer.ggml.merges", v.where);
   Json vocabulary = Json::object();
@@ -40,16 +40,8 @@ Json bpe_model(const GgufMetadata& metadata, const GgufVocabulary& v, bool ignor
       fail("{}: tokenizer.ggml.merges: merge {} is empty or not UTF-8", v.where, rank);
     pairs.push_back(split_gguf_merge((*merges)[rank], rank, v.where));
   }
-  return {{"type", "BPE"},
-          {"dropout", nullptr},
-          {"unk_token", nullptr},
-          {"continuing_subword_prefix", nullptr},
-          {"end_of_word_suffix", nullptr},
-          {"fuse_unk", false},
-          {"byte_fallback", false},
-          {"ignore_merges", ignore_merges},
-          {"vocab", std::move(vocabulary)},
-          {"merges", std::move(pairs)}};
+  model["vocab"] = std::move(vocabulary);
+  model["merges"] = std::move(pairs);
 }
 
 Json added_tokens(const GgufVocabulary& v) {
@@ -109,19 +101,14 @@ std::unique_ptr<Tokenizer> byte_level_tokenizer(const GgufMetadata& metadata) {
   const GgufVocabulary v = read_gguf_vocabulary(metadata);
   const bool add_bos = is_added(v.add_bos, splits.adds_bos, v.bos_id, "bos", v.where);
   const bool add_eos = is_added(v.add_eos, false, v.eos_id, "eos", v.where);
-  const Json file = {{"version", "1.0"},
-                     {"truncation", nullptr},
-                     {"padding", nullptr},
-                     {"added_tokens", added_tokens(v)},
-                     {"normalizer", splits.nfc ? Json{{"type", "NFC"}} : Json()},
-                     {"pre_tokenizer", splits.steps},
-                     {"post_processor", post_processor(v, add_bos, add_eos)},
-                     {"decoder",
-                      {{"type", "ByteLevel"},
-                       {"add_prefix_space", true},
-                       {"trim_offsets", true},
-                       {"use_regex", true}}},
-                     {"model", bpe_model(metadata, v, splits.ignore_merges)}};
+  Json file = Json::parse(kByteLevelFile);
+  file["added_tokens"] = added_tokens(v);
+  if (splits.nfc) file["normalizer"] = {{"type", "NFC"}};
+  file["pre_tokenizer"] = splits.steps;
+  file["post_processor"] = post_processor(v, add_bos, add_eos);
+  file["decoder"]["add_prefix_space"] = true;
+  file["model"]["ignore_merges"] = splits.ignore_merges;
+  fill_bpe_model(metadata, v, file["model"]);
   const TokenizerFiles files = {
       {"tokenizer.json", file.dump()},
       {kTokenizerConfig,
@@ -165,14 +152,14 @@ std::vector<double> read_scores(const GgufMetadata& metadata, const GgufVocabula
 }
 
 /// Changes the vocabulary's tokens to what the model's pieces are.
-SentencePieceParts sentencepiece_parts(const GgufMetadata& metadata, GgufVocabulary& v) {
+SentencePieceModel sentencepiece_model(const GgufMetadata& metadata, GgufVocabulary& v) {
   const std::vector<double> scores = read_scores(metadata, v);
-  SentencePieceParts parts;
+  SentencePieceModel parts;
   parts.unk_id = unknown_token(v);
   add_default_ends(v, metadata);
   std::size_t bytes = 0;
   for (std::size_t id = 0; id < v.tokens.size(); ++id) {
-    SentencePieceParts::Piece piece = {v.tokens[id], static_cast<float>(scores[id]), v.types[id]};
+    SentencePieceModel::Piece piece = {v.tokens[id], static_cast<float>(scores[id]), v.types[id]};
     if (piece.type == TokenType::user_defined) {
       // They are written as in a text; the library looks for them after spaces have become marks.
       for (std::size_t at = 0; (at = piece.text.find(' ', at)) != std::string::npos;)
@@ -198,7 +185,7 @@ SentencePieceParts sentencepiece_parts(const GgufMetadata& metadata, GgufVocabul
 
 std::unique_ptr<Tokenizer> sentencepiece_tokenizer(const GgufMetadata& metadata) {
   GgufVocabulary v = read_gguf_vocabulary(metadata);
-  const SentencePieceParts parts = sentencepiece_parts(metadata, v);
+  const SentencePieceModel parts = sentencepiece_model(metadata, v);
   v.unk_id = parts.unk_id;
   const bool add_bos = is_added(v.add_bos, true, v.bos_id, "bos", v.where);
   const bool add_eos = is_added(v.add_eos, false, v.eos_id, "eos", v.where);

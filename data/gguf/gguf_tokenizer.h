@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
-#include "data/gguf/gguf_metadata.h"
+#include "data/gguf/gguf_writer.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace focus {
@@ -19,5 +22,14 @@ namespace focus {
 /// another number than the tokens, tokens twice or not UTF-8, merges of unknown tokens. An id of a
 /// special token beyond the vocabulary counts as not said, as in llama.cpp.
 std::unique_ptr<Tokenizer> tokenizer_of(const GgufMetadata& metadata);
+
+/// The inverse: adds the keys of `tokenizer.ggml.` and the chat template for an embedding of `rows`
+/// rows: without a tokenizer, and for one of kind "bytes", the model "none". `side_files`: of the
+/// model, for the names of special tokens, further tokens, ends of generation and the template.
+/// Gives what llama.cpp does otherwise, a line each. Throws std::runtime_error naming the step that
+/// llama.cpp has no form of.
+std::vector<std::string> add_gguf_tokenizer(const Tokenizer* tokenizer,
+                                            const TokenizerFiles& side_files, std::int32_t rows,
+                                            const std::string& where, GgufKeys& keys);
 
 }  // namespace focus

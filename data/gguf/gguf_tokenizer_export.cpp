@@ -1,85 +1,256 @@
-#include "data/gguf/gguf_tokenizer_export.h"
-
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
-#include "data/tokenizers/bpe_tokenizer.h"
-#include "data/tokenizers/sentencepiece_model.h"
+#include "data/gguf/gguf_tokenizer.h"
+#include "data/gguf/gguf_vocabulary.h"
+#include "data/tokenizers/published_split.h"
+#include "data/tokenizers/tokenizer_config.h"
 
 namespace focus {
+
 namespace {
 
-using SideFileMap = std::map<std::string, std::string>;
+/// What `tokenizer.ggml.*` says of tokens and merges.
+struct GgufTokens {
+  std::string model;                // "gpt2" or "llama"
+  std::string pre;                  // of gpt2: llama.cpp's word for how texts are split
+  std::vector<std::string> tokens;  // by id; "": unused
+  std::vector<TokenType> types;     // as many
+  std::vector<float> scores;        // as many; of llama
+  std::vector<std::string> merges;  // "a b"; of gpt2
+  bool add_space_prefix = false;    // of llama
+  std::vector<std::string> notices;
 
-nlohmann::json side_json(const SideFileMap& files, const char* name, const std::string& where) {
+  /// Makes room for `id`.
+  void put(std::int32_t id, const std::string& token, TokenType type) {
+    const auto at = static_cast<std::size_t>(id);
+    if (at >= tokens.size()) {
+      tokens.resize(at + 1);
+      types.resize(at + 1, TokenType::unused);
+    }
+    tokens[at] = token;
+    types[at] = type;
+  }
+};
+
+using GgufJson = nlohmann::json;
+
+constexpr const char* kSpaceMark = "\xE2\x96\x81";  // U+2581
+
+[[noreturn]] void refuse_step(const std::string& where, const std::string& what) {
+  fail("{}: {} cannot be represented in a GGUF file, so llama.cpp would split texts differently",
+       where, what);
+}
+
+/// The steps of a Sequence, or the one that there is.
+std::vector<GgufJson> steps_of(const GgufJson& json, const char* list) {
+  std::vector<GgufJson> steps;
+  if (json.is_null()) return steps;
+  if (json.value("type", "") != "Sequence") return {json};
+  for (const GgufJson& each : json.value(list, GgufJson::array()))
+    for (GgufJson& step : steps_of(each, list)) steps.push_back(std::move(step));
+  return steps;
+}
+
+/// How a text is split before byte-level BPE, in one form of what may be written in several.
+GgufJson canonical_splits(const GgufJson& pre_tokenizer) {
+  GgufJson splits = GgufJson::array();
+  const auto split = [&](const GgufJson& pattern, const std::string& behavior, bool invert) {
+    splits.push_back({"Split", pattern, behavior, invert});
+  };
+  for (const GgufJson& step : steps_of(pre_tokenizer, "pretokenizers")) {
+    const std::string type = step.value("type", "");
+    if (type == "ByteLevel") {
+      if (step.value("use_regex", true)) split({{"Regex", kGpt2Expression}}, "Isolated", false);
+      splits.push_back({"ByteLevel", step.value("add_prefix_space", true)});
+    } else if (type == "Split") {
+      split(step.value("pattern", GgufJson()), step.value("behavior", ""),
+            step.value("invert", false));
+    } else if (type == "Digits") {
+      splits.push_back({"Digits", step.value("individual_digits", false)});
+    } else {
+      splits.push_back(step);
+    }
+  }
+  return splits;
+}
+
+/// llama.cpp's word for what splits alike; of several the one whose other rules fit.
+const GgufPreTokenizer& recognised(const GgufJson& file, bool nfc, const std::string& where) {
+  const GgufJson splits = canonical_splits(file.value("pre_tokenizer", GgufJson()));
+  const bool ignore_merges = file.at("model").value("ignore_merges", false);
+  const GgufPreTokenizer* found = nullptr;
+  for (const GgufPreTokenizer& each : gguf_pre_tokenizers()) {
+    if (canonical_splits(each.steps) != splits || each.ignore_merges != ignore_merges) continue;
+    if (found == nullptr || each.nfc == nfc) found = &each;
+  }
+  if (found == nullptr)
+    refuse_step(where, fmt::format("its pre_tokenizer {}{}",
+                                   shown_json(file.value("pre_tokenizer", GgufJson())),
+                                   ignore_merges ? " with ignore_merges" : ""));
+  return *found;
+}
+
+void put_vocabulary(const GgufJson& file, GgufTokens& t) {
+  for (const auto& [token, id] : file.at("model").at("vocab").items())
+    t.put(id.get<std::int32_t>(), token, TokenType::normal);
+}
+
+void put_added(const GgufJson& file, GgufTokens& t) {
+  bool takes_blanks = false;
+  for (const GgufJson& added : file.value("added_tokens", GgufJson::array())) {
+    const bool special = added.value("special", false);
+    t.put(added.at("id").get<std::int32_t>(), added.at("content").get<std::string>(),
+          special ? TokenType::control : TokenType::user_defined);
+    for (const char* flag : {"lstrip", "rstrip", "single_word"})
+      takes_blanks = takes_blanks || added.value(flag, false);
+  }
+  if (takes_blanks)
+    t.notices.emplace_back("llama.cpp ignores lstrip, rstrip and single_word of the added tokens");
+}
+
+std::vector<std::pair<std::string, std::string>> merges_of(const GgufJson& file) {
+  std::vector<std::pair<std::string, std::string>> merges;
+  for (const GgufJson& merge : file.at("model").at("merges")) {
+    if (merge.is_array()) {
+      merges.emplace_back(merge.at(0), merge.at(1));
+      continue;
+    }
+    const auto text = merge.get<std::string>();
+    const std::size_t blank = text.find(' ');
+    merges.emplace_back(text.substr(0, blank), text.substr(blank + 1));
+  }
+  return merges;
+}
+
+void read_byte_level(const GgufJson& file, const std::string& where, GgufTokens& t) {
+  t.model = "gpt2";
+  bool nfc = false;
+  for (const GgufJson& step : steps_of(file.value("normalizer", GgufJson()), "normalizers")) {
+    if (step.value("type", "") != "NFC") refuse_step(where, "its normalizer " + shown_json(step));
+    nfc = true;
+  }
+  const GgufPreTokenizer& splits = recognised(file, nfc, where);
+  t.pre = splits.names.front();
+  if (nfc)
+    t.notices.emplace_back("llama.cpp does not normalise texts to NFC, but this tokenizer does");
+  for (const auto& [left, right] : merges_of(file)) t.merges.push_back(left + " " + right);
+}
+
+bool marks_spaces(const GgufJson& pattern) {
+  return pattern.is_object() && pattern.value("String", "") == " ";
+}
+
+/// Whether texts get a space in front; refuses steps that SentencePiece has none like.
+bool read_space_prefix(const GgufJson& file, const std::string& where) {
+  bool prefix = false;
+  for (const GgufJson& step : steps_of(file.value("normalizer", GgufJson()), "normalizers")) {
+    const std::string type = step.value("type", "");
+    const bool prepends = type == "Prepend" && step.value("prepend", "") == kSpaceMark;
+    const bool replaces = type == "Replace" && marks_spaces(step.value("pattern", GgufJson())) &&
+                          step.value("content", "") == kSpaceMark;
+    if (!prepends && !replaces) refuse_step(where, "its normalizer " + shown_json(step));
+    prefix = prefix || prepends;
+  }
+  for (const GgufJson& step : steps_of(file.value("pre_tokenizer", GgufJson()), "pretokenizers")) {
+    const std::string type = step.value("type", "");
+    const bool metaspace = type == "Metaspace" && step.value("replacement", "") == kSpaceMark;
+    // Gemma's, which finds no space where the normalizer has marked them.
+    const bool idle = type == "Split" && marks_spaces(step.value("pattern", GgufJson()));
+    if (!metaspace && !idle) refuse_step(where, "its pre_tokenizer " + shown_json(step));
+    if (metaspace)
+      prefix = step.contains("prepend_scheme") ? step.value("prepend_scheme", "") != "never"
+                                               : step.value("add_prefix_space", true);
+  }
+  return prefix;
+}
+
+/// SentencePiece merges neighbours that together are a token, the best score first: that is the
+/// order of the merges where every token has all of its merges, one after the other.
+void score_by_merges(const GgufJson& file, GgufTokens& t) {
+  const auto merges = merges_of(file);
+  std::unordered_map<std::string, std::pair<std::size_t, std::size_t>> ranks;  // first, how many
+  std::size_t astray = 0;
+  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+    auto& [first, count] =
+        ranks.try_emplace(merges[rank].first + merges[rank].second, rank, 0).first->second;
+    if (first + count != rank) ++astray;
+    ++count;
+  }
+  std::unordered_map<std::string_view, bool> normal;
+  for (std::size_t id = 0; id < t.tokens.size(); ++id)
+    if (t.types[id] == TokenType::normal) normal.emplace(t.tokens[id], true);
+  t.scores.assign(t.tokens.size(), 0);
+  for (std::size_t id = 0; id < t.tokens.size(); ++id) {
+    const std::string& token = t.tokens[id];
+    if (t.types[id] != TokenType::normal || token.empty()) continue;
+    const auto found = ranks.find(token);
+    const std::size_t rank = found == ranks.end() ? merges.size() : found->second.first;
+    t.scores[id] = -static_cast<float>(rank);
+    std::size_t splits = 0;
+    for (std::size_t at = 1; at < token.size(); ++at)
+      splits += normal.contains(std::string_view(token).substr(0, at)) &&
+                        normal.contains(std::string_view(token).substr(at))
+                    ? 1
+                    : 0;
+    const std::size_t has = found == ranks.end() ? 0 : found->second.second;
+    astray += splits > has ? splits - has : 0;
+  }
+  if (astray > 0)
+    t.notices.push_back(fmt::format(
+        "llama.cpp merges tokens by scores: {} merges differ from this tokenizer.json's, so rare "
+        "words may get other ids",
+        astray));
+}
+
+bool is_byte_token(const std::string& token) {
+  return token.size() == 6 && token.starts_with("<0x") && token.back() == '>';
+}
+
+void read_with_byte_fallback(const GgufJson& file, const std::string& where, GgufTokens& t) {
+  t.model = "llama";
+  t.add_space_prefix = read_space_prefix(file, where);
+  const GgufJson unknown = file.at("model").value("unk_token", GgufJson());
+  for (std::size_t id = 0; id < t.tokens.size(); ++id) {
+    if (is_byte_token(t.tokens[id]) && t.types[id] == TokenType::normal)
+      t.types[id] = TokenType::byte;
+    if (unknown == t.tokens[id]) t.types[id] = TokenType::unknown;
+  }
+  score_by_merges(file, t);
+}
+
+/// From a tokenizer.json: one of byte-level BPE is llama.cpp's gpt2, one with byte_fallback its
+/// llama. Throws std::runtime_error naming the step that llama.cpp has no form of.
+GgufTokens tokens_of_json(const GgufJson& file, const std::string& where) {
+  GgufTokens t;
+  put_vocabulary(file, t);
+  put_added(file, t);
+  if (file.at("model").value("byte_fallback", false))
+    read_with_byte_fallback(file, where, t);
+  else
+    read_byte_level(file, where, t);
+  return t;
+}
+
+nlohmann::json side_json(const TokenizerFiles& files, const char* name, const std::string& where) {
   const auto file = files.find(name);
   if (file == files.end()) return nlohmann::json::object();
   return parse_strict_json(file->second, fmt::format("{}: {}", where, name));
 }
 
-std::int32_t id_of(const std::string& text, const std::string& where) {
-  std::int32_t id = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (error != std::errc() || end != text.data() + text.size() || id < 0 || id >= kMaxIds)
-    fail("{}: {}: added_tokens_decoder: {} is not an id from 0 to {}", where, kTokenizerConfig,
-         json_quoted(text), kMaxIds - 1);
-  return id;
-}
-
-/// Tokens in separate files beside a vocabulary.
-void put_tokens_beside(const SideFileMap& files, const std::string& where, GgufTokens& t) {
-  const nlohmann::json added = side_json(files, "added_tokens.json", where);
-  for (const auto& [token, id] : added.items())
-    t.put(static_cast<std::int32_t>(JsonView(id, where + ": added_tokens.json").integer(kMaxIds)),
-          token, TokenType::control);
-  const nlohmann::json decoder = side_json(files, kTokenizerConfig, where)
-                                     .value("added_tokens_decoder", nlohmann::json::object());
-  for (const auto& [id, token] : decoder.items()) {
-    const auto number = id_of(id, where);
-    const auto at = static_cast<std::size_t>(number);
+/// Tokens in separate files beside a vocabulary. What that says of its own, unknown and byte among
+/// them, stays.
+void put_tokens_beside(const TokenizerConfig& config, GgufTokens& t) {
+  for (const AddedToken& token : config.added) {
+    const auto at = static_cast<std::size_t>(token.id);
     const bool known = at < t.types.size() && t.types[at] != TokenType::unused;
-    const bool special = token.value("special", false);
-    // What a vocabulary says of its own tokens, unknown and byte among them, stays.
-    if (known && (t.types[at] != TokenType::normal || !special)) continue;
-    t.put(number, token.value("content", ""),
-          special ? TokenType::control : TokenType::user_defined);
+    if (known && (t.types[at] != TokenType::normal || !token.special)) continue;
+    t.put(token.id, token.content, token.special ? TokenType::control : TokenType::user_defined);
   }
-}
-
-/// GPT-2's two files, as the tokenizer.json that says the same.
-GgufTokens tokens_of_gpt2(const Tokenizer& tokenizer, const SideFileMap& side_files,
-                          const std::string& where) {
-  const auto bytes_of = [&](std::initializer_list<const char*> names) -> const std::string& {
-    for (const char* name : names)
-      if (const auto file = tokenizer.files().find(name); file != tokenizer.files().end())
-        return file->second;
-    fail("{}: no vocabulary among the tokenizer's files", where);
-  };
-  nlohmann::json merges = nlohmann::json::array();
-  const std::string& lines = bytes_of({"merges.txt", "vocab.bpe"});
-  for (std::size_t begin = 0; begin < lines.size();) {
-    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
-    std::string line = lines.substr(begin, end - begin);
-    if (line.ends_with('\r')) line.pop_back();
-    const bool version = begin == 0 && line.starts_with("#version");
-    if (!line.empty() && !version) merges.push_back(line);
-    begin = end + 1;
-  }
-  const nlohmann::json json = {
-      {"model",
-       {{"vocab", parse_strict_json(bytes_of({"vocab.json", "encoder.json"}), where)},
-        {"merges", std::move(merges)}}},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}}};
-  GgufTokens t = gguf_tokens_of_json(json.dump(), where);
-  for (std::size_t id = 0; id < t.tokens.size(); ++id)
-    if (tokenizer.is_special(static_cast<std::int32_t>(id))) t.types[id] = TokenType::control;
-  put_tokens_beside(side_files, where, t);
-  return t;
 }
 
 /// User-defined pieces are written as in a text.
@@ -94,40 +265,45 @@ std::string with_spaces(std::string_view text) {
   return spaces;
 }
 
-GgufTokens tokens_of_sentencepiece(const Tokenizer& tokenizer, const SideFileMap& side_files,
+GgufTokens tokens_of_sentencepiece(const Tokenizer& tokenizer, const TokenizerConfig& config,
                                    const std::string& where) {
-  const std::string& model = tokenizer.files().at("tokenizer.model");
-  const SentencePieceFile file = read_sentencepiece_model(model, where);
-  if (!file.bpe)
+  const SentencePieceModel model =
+      read_sentencepiece_model(tokenizer.files().at("tokenizer.model"), where);
+  if (!model.bpe)
     fail(
         "{}: a SentencePiece model that is not BPE cannot be represented in this kind of GGUF file",
         where);
   GgufTokens t;
   t.model = "llama";
-  t.add_space_prefix = file.parts.add_dummy_prefix;
-  if (file.normalizes)
+  t.add_space_prefix = model.add_dummy_prefix;
+  if (model.normalizes)
     t.notices.emplace_back("llama.cpp does not normalise texts like this SentencePiece model");
   std::int32_t id = 0;
-  for (const SentencePieceParts::Piece& piece : file.parts.pieces) {
+  for (const SentencePieceModel::Piece& piece : model.pieces) {
     const bool defined = piece.type == TokenType::user_defined;
     t.put(id++, defined ? with_spaces(piece.text) : piece.text, piece.type);
     t.scores.push_back(piece.score);
   }
-  put_tokens_beside(side_files, where, t);
+  put_tokens_beside(config, t);
   t.scores.resize(t.tokens.size(), 0);
   return t;
 }
 
-GgufTokens tokens_of(const Tokenizer& tokenizer, const SideFileMap& side_files,
+GgufTokens tokens_of(const Tokenizer& tokenizer, const TokenizerConfig& config,
                      const std::string& where) {
-  if (tokenizer.kind() == "sentencepiece")
-    return tokens_of_sentencepiece(tokenizer, side_files, where);
-  if (tokenizer.kind() == "gpt2") return tokens_of_gpt2(tokenizer, side_files, where);
+  if (tokenizer.kind() == "sentencepiece") return tokens_of_sentencepiece(tokenizer, config, where);
+  if (tokenizer.kind() == "gpt2") {
+    GgufTokens t = tokens_of_json(gpt2_as_json(tokenizer.files(), where), where);
+    for (std::size_t id = 0; id < t.tokens.size(); ++id)
+      if (tokenizer.is_special(static_cast<std::int32_t>(id))) t.types[id] = TokenType::control;
+    put_tokens_beside(config, t);
+    return t;
+  }
   const auto file = tokenizer.files().find("tokenizer.json");
   if (file == tokenizer.files().end())
     fail("{}: a tokenizer of kind \"{}\" cannot be represented in a GGUF file", where,
          tokenizer.kind());
-  return gguf_tokens_of_json(file->second, where);
+  return tokens_of_json(parse_strict_json(file->second, where), where);
 }
 
 /// As many tokens as the embedding has rows: llama.cpp asks for that.
@@ -155,93 +331,57 @@ void fit_to_rows(std::int32_t rows, GgufTokens& t) {
     });
 }
 
-class SpecialTokens {
- public:
-  SpecialTokens(const Tokenizer& tokenizer, const SideFileMap& files, const std::string& where,
-                const GgufTokens& tokens)
-      : tokenizer_(tokenizer),
-        config_(side_json(files, kTokenizerConfig, where)),
-        map_(side_json(files, "special_tokens_map.json", where)),
-        generation_(side_json(files, "generation_config.json", where)),
-        tokens_(tokens) {}
+/// Whether texts get BOS and EOS.
+void add_text_ends(const Tokenizer& tokenizer, std::optional<std::int32_t> bos,
+                   std::optional<std::int32_t> eos, GgufTokens& t, GgufKeys& keys) {
+  const auto add = [&](const char* name, std::span<const std::int32_t> around,
+                       std::optional<std::int32_t> id) {
+    if (!around.empty() && (around.size() > 1 || around.front() != id))
+      t.notices.push_back(
+          fmt::format("llama.cpp adds {} to texts, but this tokenizer adds other tokens", name));
+    keys.flag(fmt::format("tokenizer.ggml.add_{}_token", name), !around.empty());
+  };
+  add("bos", tokenizer.prefix(), bos);
+  add("eos", tokenizer.suffix(), eos);
+}
 
-  /// Adds the ids and whether texts get BOS and EOS.
-  std::vector<std::string> add(GgufKeys& keys) const {
-    const auto bos = named("bos_token", tokenizer_.bos_id());
-    const auto eos = named("eos_token", tokenizer_.eos_id());
-    std::optional<std::int32_t> unknown;
-    const auto found = std::ranges::find(tokens_.types, TokenType::unknown);
-    if (found != tokens_.types.end())
-      unknown = static_cast<std::int32_t>(found - tokens_.types.begin());
-    put(keys, "bos_token_id", bos);
-    put(keys, "eos_token_id", eos);
-    add_further_ends(keys, eos);
-    put(keys, "unknown_token_id", named("unk_token", unknown));
-    put(keys, "padding_token_id", named("pad_token", std::nullopt));
-    return add_around(keys, bos, eos);
-  }
-
- private:
-  /// The token that tokenizer_config.json or special_tokens_map.json names so.
-  std::optional<std::int32_t> named(const char* key, std::optional<std::int32_t> otherwise) const {
-    for (const nlohmann::json* json : {&config_, &map_}) {
-      const auto token = json->find(key);
-      if (token == json->end() || token->is_null()) continue;
-      const std::string text =
-          token->is_object() ? token->value("content", "") : token->get<std::string>();
-      const auto found = std::ranges::find(tokens_.tokens, text);
-      if (found != tokens_.tokens.end())
-        return static_cast<std::int32_t>(found - tokens_.tokens.begin());
-    }
-    return otherwise;
-  }
-
-  void put(GgufKeys& keys, const char* name, std::optional<std::int32_t> id) const {
-    if (id && static_cast<std::size_t>(*id) < tokens_.tokens.size())
+/// Adds the ids of special tokens, and whether texts get BOS and EOS.
+void add_special_tokens(const Tokenizer& tokenizer, const TokenizerConfig& config,
+                        const nlohmann::json& generation, GgufTokens& t, GgufKeys& keys) {
+  const auto id_of = [](const auto& all, const auto& wanted) -> std::optional<std::int32_t> {
+    const auto found = std::ranges::find(all, wanted);
+    if (found == all.end()) return std::nullopt;
+    return static_cast<std::int32_t>(found - all.begin());
+  };
+  const auto named = [&](const char* key, std::optional<std::int32_t> otherwise) {
+    const auto id =
+        config.id_of(key, otherwise, [&](const std::string& x) { return id_of(t.tokens, x); });
+    return id ? id : otherwise;
+  };
+  const auto put = [&](const char* name, std::optional<std::int32_t> id) {
+    if (id && static_cast<std::size_t>(*id) < t.tokens.size())
       keys.u32(fmt::format("tokenizer.ggml.{}", name), static_cast<std::uint32_t>(*id));
+  };
+  const auto bos = named("bos_token", tokenizer.bos_id());
+  const auto eos = named("eos_token", tokenizer.eos_id());
+  put("bos_token_id", bos);
+  put("eos_token_id", eos);
+  // Ids that end a generation beside EOS: llama.cpp has two more places.
+  const nlohmann::json ends = generation.value("eos_token_id", nlohmann::json());
+  std::vector<const char*> places = {"eom_token_id", "eot_token_id"};
+  for (const nlohmann::json& end : ends.is_array() ? ends : nlohmann::json::array({ends})) {
+    if (!end.is_number_unsigned() || end == eos.value_or(-1) || places.empty()) continue;
+    put(places.back(), end.get<std::int32_t>());
+    places.pop_back();
   }
-
-  /// Ids that end a generation beside EOS: llama.cpp has two more places.
-  void add_further_ends(GgufKeys& keys, std::optional<std::int32_t> eos) const {
-    const nlohmann::json ends = generation_.value("eos_token_id", nlohmann::json());
-    std::vector<const char*> places = {"eom_token_id", "eot_token_id"};
-    for (const nlohmann::json& end : ends.is_array() ? ends : nlohmann::json::array({ends})) {
-      if (!end.is_number_unsigned() || end == eos.value_or(-1) || places.empty()) continue;
-      put(keys, places.back(), end.get<std::int32_t>());
-      places.pop_back();
-    }
-  }
-
-  std::vector<std::string> add_around(GgufKeys& keys, std::optional<std::int32_t> bos,
-                                      std::optional<std::int32_t> eos) const {
-    std::vector<std::string> notices;
-    const std::vector<std::int32_t> plain = tokenizer_.encode("a");
-    const std::vector<std::int32_t> all = tokenizer_.encode_with_special("a");
-    const auto text = std::search(all.begin(), all.end(), plain.begin(), plain.end());
-    const std::vector<std::int32_t> before(all.begin(), text);
-    const std::vector<std::int32_t> after(
-        text + std::min<std::ptrdiff_t>(std::ssize(plain), all.end() - text), all.end());
-    const auto add = [&](const char* name, const std::vector<std::int32_t>& around,
-                         std::optional<std::int32_t> id) {
-      const bool one = around.size() == 1 && around.front() == id;
-      if (!around.empty() && !one)
-        notices.push_back(
-            fmt::format("llama.cpp adds {} to texts, but this tokenizer adds other tokens", name));
-      keys.flag(fmt::format("tokenizer.ggml.add_{}_token", name), !around.empty());
-    };
-    add("bos", before, bos);
-    add("eos", after, eos);
-    return notices;
-  }
-
-  const Tokenizer& tokenizer_;
-  nlohmann::json config_, map_, generation_;
-  const GgufTokens& tokens_;
-};
+  put("unknown_token_id", named("unk_token", id_of(t.types, TokenType::unknown)));
+  put("padding_token_id", named("pad_token", std::nullopt));
+  add_text_ends(tokenizer, bos, eos, t, keys);
+}
 
 /// The default template is in a file of its own or in tokenizer_config.json, where there may be
 /// several by name.
-void add_chat_templates(const SideFileMap& files, const std::string& where, GgufKeys& keys) {
+void add_chat_templates(const TokenizerFiles& files, const std::string& where, GgufKeys& keys) {
   constexpr const char* kKey = "tokenizer.chat_template";
   const auto file = files.find("chat_template.jinja");
   if (file != files.end()) keys.text(kKey, file->second);
@@ -263,7 +403,7 @@ void add_chat_templates(const SideFileMap& files, const std::string& where, Gguf
 }  // namespace
 
 std::vector<std::string> add_gguf_tokenizer(const Tokenizer* tokenizer,
-                                            const SideFileMap& side_files, std::int32_t rows,
+                                            const TokenizerFiles& side_files, std::int32_t rows,
                                             const std::string& where, GgufKeys& keys) {
   if (tokenizer == nullptr || tokenizer->kind() == "bytes") {
     keys.text("tokenizer.ggml.model", "none");
@@ -272,7 +412,8 @@ std::vector<std::string> add_gguf_tokenizer(const Tokenizer* tokenizer,
                 : "a tokenizer of kind \"bytes\" cannot be represented in a GGUF file: llama.cpp "
                   "can only read ids"};
   }
-  GgufTokens t = tokens_of(*tokenizer, side_files, where);
+  const TokenizerConfig config = read_tokenizer_config(side_files, where);
+  GgufTokens t = tokens_of(*tokenizer, config, where);
   fit_to_rows(rows, t);
   std::vector<std::int32_t> types;
   for (const TokenType type : t.types) types.push_back(static_cast<std::int32_t>(type));
@@ -286,10 +427,10 @@ std::vector<std::string> add_gguf_tokenizer(const Tokenizer* tokenizer,
   } else {
     keys.texts("tokenizer.ggml.merges", t.merges);
   }
-  std::vector<std::string> notices = SpecialTokens(*tokenizer, side_files, where, t).add(keys);
-  notices.insert(notices.begin(), t.notices.begin(), t.notices.end());
+  add_special_tokens(*tokenizer, config, side_json(side_files, "generation_config.json", where), t,
+                     keys);
   add_chat_templates(side_files, where, keys);
-  return notices;
+  return std::move(t.notices);
 }
 
 }  // namespace focus

@@ -89,15 +89,6 @@ struct StoreReader::Impl {
     check_sum(object, bytes);
   }
 
-  std::vector<std::byte> read_bytes(std::string_view object) const {
-    const StoredDataset& info = dataset(object);
-    if (info.type != "u8" || info.shape.size() != 1) {
-      fail("{}: data set '{}' must be a list of u8, but is [{}] of {}", name(), object,
-           fmt::join(info.shape, ", "), info.type);
-    }
-    return read(object);
-  }
-
   const AttributeValue& attribute(std::string_view object, std::string_view key) const {
     const auto group = contents.groups.find(std::string(object));
     if (group == contents.groups.end()) fail("{}: there is no group '{}'", name(), object);
@@ -128,46 +119,39 @@ namespace {
 class StoreSource : public TensorSource {
  public:
   StoreSource(std::shared_ptr<const StoreReader::Impl> store, std::string prefix)
-      : store_(std::move(store)), prefix_(std::move(prefix)) {
+      : TensorSource(store->name()), store_(std::move(store)), prefix_(std::move(prefix)) {
+    std::vector<TensorInfo> tensors;
     for (const auto& [path, dataset] : store_->contents.datasets) {
       if (!path.starts_with(prefix_)) continue;
       std::string name = path.substr(prefix_.size());
-      if (name.find('.') != std::string::npos) {
+      if (name.find('.') != std::string::npos)
         fail("{}: data set '{}': a '.' in the path of a tensor", store_->name(), path);
-      }
-      std::replace(name.begin(), name.end(), '/', '.');
-      tensors_.push_back({name, dataset.shape, format_named(dataset.type), dataset.type});
+      std::ranges::replace(name, '/', '.');
+      tensors.push_back(
+          {name, dataset.shape, format_named(dataset.type), dataset.type, dataset.bytes});
     }
-    std::sort(tensors_.begin(), tensors_.end(),
-              [](const TensorInfo& a, const TensorInfo& b) { return a.name < b.name; });
+    set_tensors(std::move(tensors));
   }
 
-  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
-  std::string describe() const override { return store_->name(); }
-  void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override {
-    bytes = store_->read(path_of(name));
-  }
-  void read_into(std::string_view name, std::span<std::byte> out) const override {
-    store_->read_into(path_of(name), out);
-  }
-  std::optional<TensorBytes> map(std::string_view name) const override {
-    const std::string path = path_of(name);
-    const StoredDataset& info = store_->dataset(path);
-    const std::size_t number = alignment_of(format_named(info.type));
-    // Stores of before lie as the library put them.
-    return info.offset.value_or(1) % number == 0 ? store_->map(path) : std::nullopt;
-  }
   void verify(std::string_view name) const override { store_->verify(path_of(name)); }
   std::vector<fs::path> files() const override { return {store_->path}; }
 
  private:
+  void read_bytes(const TensorInfo& info, std::span<std::byte> out) const override {
+    store_->read_into(path_of(info.name), out);
+  }
+  std::optional<TensorBytes> map_bytes(const TensorInfo& info) const override {
+    const std::string path = path_of(info.name);
+    // Stores of before lie as the library put them.
+    const std::uint64_t offset = store_->dataset(path).offset.value_or(1);
+    return offset % alignment_of(info.dtype) == 0 ? store_->map(path) : std::nullopt;
+  }
   std::string path_of(std::string_view name) const {
     return store_path(prefix_.substr(0, prefix_.size() - 1), name);
   }
 
   std::shared_ptr<const StoreReader::Impl> store_;
   std::string prefix_;  // ends in '/'
-  std::vector<TensorInfo> tensors_;
 };
 
 H5Handle open_store(const fs::path& path) {
@@ -237,8 +221,13 @@ double StoreReader::double_attribute(std::string_view object, std::string_view n
 }
 
 std::string StoreReader::text(std::string_view path) const {
-  const std::vector<std::byte> bytes = impl_->read_bytes(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  const StoredDataset& info = impl_->dataset(path);
+  if (info.type != "u8" || info.shape.size() != 1)
+    fail("{}: data set '{}' must be a list of u8, but is [{}] of {}", describe(), path,
+         fmt::join(info.shape, ", "), info.type);
+  std::string text(info.bytes, '\0');
+  impl_->read_into(path, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 std::vector<Index> StoreReader::shape(std::string_view path) const {

@@ -3,13 +3,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include "autograd/base/check.h"
 #include "autograd/gemm/number_format.h"
+#include "data/files/checksum.h"
 #include "data/files/json_reader.h"
 #include "data/files/utf8.h"
-#include "data/tensors/store_digest.h"
 
 namespace focus {
 namespace {
@@ -213,28 +214,15 @@ class Scan {
   }
 
   void check_digest() const {
-    StoreDigest digest;
-    for (const auto& [path, dataset] : contents_.datasets) {
-      digest.add_dataset(path, dataset.type, dataset.shape, dataset.checksum);
-    }
-    const AttributeValue* stored = nullptr;
-    for (const auto& [path, attributes] : contents_.groups) {
-      for (const auto& [name, value] : attributes) {
-        if (path == "/" && name == "digest") {
-          stored = &value;
-        } else {
-          digest.add_attribute(path, name, value);
-        }
-      }
-    }
-    if (stored == nullptr)
+    const auto& root = contents_.groups.at("/");
+    const auto stored = root.find("digest");
+    if (stored == root.end())
       fail("{}: attribute 'digest' is missing: the file was not written completely", name_);
-    if (*stored != AttributeValue(digest.hex())) {
+    if (stored->second != AttributeValue(store_digest(contents_)))
       fail(
           "{}: names and attributes do not match its attribute 'digest': the file was changed or "
           "damaged after it was written; use another copy",
           name_);
-    }
   }
 
   hid_t file_;
@@ -244,7 +232,34 @@ class Scan {
   StoreContents contents_;
 };
 
+/// With its length in front, so that no two lists of texts give the same line.
+std::string field(std::string_view text) { return fmt::format("{}:{}", text.size(), text); }
+
+struct ValueText {
+  std::string operator()(const std::string& value) const { return "string " + field(value); }
+  std::string operator()(std::int64_t value) const { return fmt::format("int64 {}", value); }
+  std::string operator()(std::uint64_t value) const { return fmt::format("uint64 {}", value); }
+  std::string operator()(double value) const {
+    return fmt::format("float64 {:016x}", std::bit_cast<std::uint64_t>(value));
+  }
+};
+
 }  // namespace
+
+std::string store_digest(const StoreContents& contents) {
+  std::set<std::string> lines;
+  for (const auto& [path, dataset] : contents.datasets)
+    lines.insert(fmt::format("dataset {} {} [{}] {}\n", field(path), dataset.type,
+                             fmt::join(dataset.shape, ","), dataset.checksum));
+  for (const auto& [path, attributes] : contents.groups)
+    for (const auto& [name, value] : attributes)
+      if (path != "/" || name != "digest")
+        lines.insert(fmt::format("attribute {} {} {}\n", field(path), field(name),
+                                 std::visit(ValueText(), value)));
+  Checksum checksum;
+  for (const std::string& line : lines) checksum.update(line);
+  return checksum.hex();
+}
 
 StoreContents scan_store(hid_t file, const std::filesystem::path& path) {
   return Scan(file, path).run();

@@ -27,6 +27,10 @@ struct StoreContents {
   std::map<std::string, std::map<std::string, AttributeValue>> groups;  // attributes, by path
 };
 
+/// What a store's root attribute `digest` is made of: one line for every data set (path, type,
+/// shape, checksum) and for every attribute but itself, in sorted order.
+std::string store_digest(const StoreContents& contents);
+
 /// Walks an open file. Throws std::runtime_error for what our files never hold: links, cycles, data
 /// outside the file, in pieces or filtered, other types, data that the file is too short for.
 StoreContents scan_store(hid_t file, const std::filesystem::path& path);

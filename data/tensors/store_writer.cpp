@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <set>
 
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
@@ -14,7 +13,7 @@
 #include "data/files/durable_file.h"
 #include "data/files/hdf5.h"
 #include "data/tensors/store.h"
-#include "data/tensors/store_digest.h"
+#include "data/tensors/store_scan.h"
 
 namespace focus {
 namespace fs = std::filesystem;
@@ -63,9 +62,7 @@ struct StoreWriter::Impl {
   ReserveReleased memory;
   DurableFile durable;
   H5Handle file;
-  StoreDigest digest;
-  std::set<std::string> groups{"/"};
-  std::set<std::string> datasets;
+  StoreContents contents = {.datasets = {}, .groups = {{"/", {}}}};
 
   std::string name() const { return durable.target().string(); }
 
@@ -115,15 +112,16 @@ struct StoreWriter::Impl {
   }
 
   void ensure_group(const std::string& path) {
-    if (groups.contains(path)) return;
+    if (contents.groups.contains(path)) return;
     check_path(path);
-    check(!datasets.contains(path), "{}: '{}' is a data set and cannot be a group", name(), path);
+    check(!contents.datasets.contains(path), "{}: '{}' is a data set and cannot be a group", name(),
+          path);
     const std::size_t slash = path.rfind('/');
     ensure_group(slash == 0 ? "/" : path.substr(0, slash));
     const H5Handle create = handle(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, path);
     want(H5Pset_obj_track_times(create, false), path);
     handle(H5Gcreate2(file, path.c_str(), H5P_DEFAULT, create, H5P_DEFAULT), H5Gclose, path);
-    groups.insert(path);
+    contents.groups[path];
   }
 
   // Strings have a fixed length: those of variable length lie outside the library's checksums.
@@ -155,8 +153,8 @@ struct StoreWriter::Impl {
                    std::span<const Index> shape, std::span<const Index> digested,
                    std::span<const std::byte> bytes) {
     check_path(path);
-    check(!groups.contains(path) && !datasets.contains(path), "{}: '{}' exists already", name(),
-          path);
+    check(!contents.groups.contains(path) && !contents.datasets.contains(path),
+          "{}: '{}' exists already", name(), path);
     const std::size_t slash = path.rfind('/');
     ensure_group(slash == 0 ? "/" : path.substr(0, slash));
 
@@ -172,7 +170,7 @@ struct StoreWriter::Impl {
     const H5Handle dataset =
         handle(H5Dcreate2(file, path.c_str(), type, space, H5P_DEFAULT, create, H5P_DEFAULT),
                H5Dclose, path);
-    datasets.insert(path);
+    StoredDataset& stored = contents.datasets[path];
     const auto write = [&] {
       return H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data());
     };
@@ -184,15 +182,17 @@ struct StoreWriter::Impl {
       write();
       refuse(error, path);
     }
-    const std::string checksum = xxh3_hex(bytes);
-    put_attribute(dataset, path, "xxh3", checksum);
+    stored = {.type = std::string(type_name),
+              .shape = {digested.begin(), digested.end()},
+              .bytes = bytes.size(),
+              .checksum = xxh3_hex(bytes)};
+    put_attribute(dataset, path, "xxh3", stored.checksum);
     // HDF5 has no name for them: 16-bit floats lie as 16-bit integers and blocks as bytes, with a
     // word that says which.
     if (type_name == "f16" || type_name == "bf16" || in_blocks(format_named(type_name))) {
       put_attribute(dataset, path, "dtype", std::string(type_name));
     }
     want(H5Dflush(dataset), path);  // here, because a close that fails cannot be mended
-    digest.add_dataset(path, type_name, digested, checksum);
   }
 };
 
@@ -240,7 +240,7 @@ void StoreWriter::attribute(const std::string& group, const std::string& name,
   check(H5Aexists(object, name.c_str()) == 0, "{}: attribute '{}' of '{}' exists already",
         impl_->name(), name, group);
   impl_->put_attribute(object, group, name, value);
-  impl_->digest.add_attribute(group, name, value);
+  impl_->contents.groups[group][name] = value;
 }
 
 void StoreWriter::text(const std::string& path, std::string_view bytes) {
@@ -280,7 +280,7 @@ void StoreWriter::commit() {
   check(impl_->file >= 0, "{}: committed twice", impl_->name());
   {
     const H5Handle root = impl_->handle(H5Gopen2(impl_->file, "/", H5P_DEFAULT), H5Gclose, "/");
-    impl_->put_attribute(root, "/", "digest", impl_->digest.hex());
+    impl_->put_attribute(root, "/", "digest", store_digest(impl_->contents));
   }
   impl_->want(H5Fflush(impl_->file, H5F_SCOPE_GLOBAL), "/");
   impl_->want(impl_->file.close(), "/");

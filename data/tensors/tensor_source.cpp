@@ -16,32 +16,25 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are read without byte swapping");
 
-/// Converts packed numbers; the bytes need no alignment.
-template <class Stored>
-void convert(std::span<const std::byte> bytes, Tensor& out) {
-  const std::byte* from = bytes.data();
-  for (Real& to : out.span()) {
-    Stored value;
-    std::memcpy(static_cast<void*>(&value), from, sizeof(value));
-    to = static_cast<Real>(value);
-    from += sizeof(value);
+/// Calls f with a number of the type that `dtype` stores; false for blocks, and for no weight type.
+template <class F>
+bool with_type(Dtype dtype, F&& f) {
+  switch (dtype) {
+    case Dtype::f32:
+      f(float());
+      return true;
+    case Dtype::f64:
+      f(double());
+      return true;
+    case Dtype::f16:
+      f(Eigen::half());
+      return true;
+    case Dtype::bf16:
+      f(Eigen::bfloat16());
+      return true;
+    default:
+      return false;
   }
-}
-
-template <class Stored>
-void narrow(std::span<const Real> numbers, std::vector<std::byte>& bytes) {
-  bytes.resize(numbers.size() * sizeof(Stored));
-  std::byte* to = bytes.data();
-  for (const Real number : numbers) {
-    const Stored value = static_cast<Stored>(number);
-    std::memcpy(to, static_cast<const void*>(&value), sizeof(value));
-    to += sizeof(value);
-  }
-}
-
-template <class Stored>
-void round_each(std::span<Real> numbers) {
-  for (Real& number : numbers) number = static_cast<Real>(static_cast<Stored>(number));
 }
 
 }  // namespace
@@ -60,21 +53,29 @@ const TensorInfo* TensorSource::find(std::string_view name) const {
   return it != all.end() && it->name == name ? &*it : nullptr;
 }
 
-const TensorInfo& TensorSource::find_numbers(std::string_view name) const {
+void TensorSource::set_tensors(std::vector<TensorInfo> tensors) {
+  std::ranges::sort(tensors, {}, &TensorInfo::name);
+  tensors_ = std::move(tensors);
+}
+
+const TensorInfo& TensorSource::at(std::string_view name) const {
   const TensorInfo* info = find(name);
   if (info == nullptr)
-    fail("{}: there is no tensor '{}'; check its list of tensors", describe(), name);
-  if (info->dtype == Dtype::other) {
+    fail("{}: there is no tensor '{}'; check its list of tensors", describe(), shown(name));
+  return *info;
+}
+
+const TensorInfo& TensorSource::find_numbers(std::string_view name) const {
+  const TensorInfo& info = at(name);
+  if (info.dtype == Dtype::other)
     fail(
         "{}: tensor '{}' is stored as {}, which cannot be read as weights; convert it to F32, F16 "
         "or BF16",
-        describe(), shown(name), shown(info->stored_as));
-  }
-  if (info->shape.size() > 5) {
+        describe(), shown(name), shown(info.stored_as));
+  if (info.shape.size() > 5)
     fail("{}: tensor '{}' has {} dimensions; at most 5 can be read", describe(), shown(name),
-         info->shape.size());
-  }
-  return *info;
+         info.shape.size());
+  return info;
 }
 
 Tensor TensorSource::read(std::string_view name) const {
@@ -82,7 +83,7 @@ Tensor TensorSource::read(std::string_view name) const {
   const Shape shape{std::span<const Index>(info.shape)};
   if (info.dtype == kRealDtype) {
     Tensor tensor(shape);
-    read_into(name, std::as_writable_bytes(tensor.span()));
+    read_bytes(info, std::as_writable_bytes(tensor.span()));
     return tensor;
   }
   std::vector<std::byte> bytes;
@@ -93,7 +94,7 @@ Tensor TensorSource::read(std::string_view name) const {
 TensorBytes TensorSource::bytes(std::string_view name) const {
   const TensorInfo& info = find_numbers(name);
   const std::size_t size = bytes_of(info.dtype, info.size());
-  if (auto mapped = map(name)) {
+  if (auto mapped = map_bytes(info)) {
     check(
         mapped->bytes.size() == size &&
             reinterpret_cast<std::uintptr_t>(mapped->bytes.data()) % alignment_of(info.dtype) == 0,
@@ -102,15 +103,57 @@ TensorBytes TensorSource::bytes(std::string_view name) const {
   }
   const std::shared_ptr<void> owned = pooled_buffer(size);
   const std::span<std::byte> all(static_cast<std::byte*>(owned.get()), size);
-  read_into(name, all);
+  read_bytes(info, all);
   return {all, owned};
 }
 
-void TensorSource::read_into(std::string_view name, std::span<std::byte> out) const {
+void TensorSource::read_raw(std::string_view name, std::vector<std::byte>& bytes) const {
+  const TensorInfo& info = at(name);
+  bytes.resize(info.bytes);
+  read_bytes(info, bytes);
+}
+
+std::vector<std::filesystem::path> TensorFiles::files() const {
+  std::vector<std::filesystem::path> files;
+  for (const auto& part : parts_) files.push_back(part->path);
+  return files;
+}
+
+const std::shared_ptr<const MappedFile>& TensorFiles::Part::map() const {
+  if (mapped_ == nullptr)
+    mapped_ = std::make_shared<const MappedFile>(file.descriptor(), file.size(), path);
+  return mapped_;
+}
+
+void TensorFiles::read_bytes(const TensorInfo& info, std::span<std::byte> out) const {
+  parts_[info.file]->file.read_at(info.begin, out);
+}
+
+std::optional<TensorBytes> TensorFiles::map_bytes(const TensorInfo& info) const {
+  // The formats do not promise that a tensor begins at a multiple of its numbers' size.
+  if (info.bytes == 0 || info.begin % alignment_of(info.dtype) != 0) return std::nullopt;
+  const auto& mapped = parts_[info.file]->map();
+  return TensorBytes{mapped->bytes().subspan(info.begin, info.bytes), mapped};
+}
+
+TensorsInMemory::TensorsInMemory(std::string where, std::map<std::string, Tensor> tensors,
+                                 Dtype dtype)
+    : TensorSource(std::move(where)), numbers_(std::move(tensors)) {
+  std::vector<TensorInfo> infos;
+  for (const auto& [name, tensor] : numbers_) {
+    const auto dims = tensor.shape().dims();
+    infos.push_back({.name = name,
+                     .shape = {dims.begin(), dims.end()},
+                     .dtype = dtype,
+                     .stored_as = name_of(dtype),
+                     .bytes = bytes_of(dtype, tensor.size())});
+  }
+  set_tensors(std::move(infos));
+}
+
+void TensorsInMemory::read_bytes(const TensorInfo& info, std::span<std::byte> out) const {
   std::vector<std::byte> bytes;
-  read_raw(name, bytes);
-  check(bytes.size() == out.size(), "{}: tensor '{}' has {} bytes, not {}", describe(), name,
-        bytes.size(), out.size());
+  pack(numbers_.at(info.name).span(), info.dtype, bytes);
   std::ranges::copy(bytes, out.begin());
 }
 
@@ -118,45 +161,38 @@ Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& sha
   check(dtype != Dtype::other && bytes.size() == bytes_of(dtype, shape.size()),
         "to_tensor: {} of {} does not fit {} bytes", shape, name_of(dtype), bytes.size());
   Tensor out(shape);
-  switch (dtype) {
-    case Dtype::f32:
-      convert<float>(bytes, out);
-      break;
-    case Dtype::f64:
-      convert<double>(bytes, out);
-      break;
-    case Dtype::f16:
-      convert<Eigen::half>(bytes, out);
-      break;
-    case Dtype::bf16:
-      convert<Eigen::bfloat16>(bytes, out);
-      break;
-    default:
-      widen_blocks(dtype, bytes.data(), 0, out.size(), out.data());
-  }
+  const std::byte* from = bytes.data();  // at any address
+  const bool plain = with_type(dtype, [&](auto value) {
+    for (Real& to : out.span()) {
+      std::memcpy(static_cast<void*>(&value), from, sizeof(value));
+      to = static_cast<Real>(value);
+      from += sizeof(value);
+    }
+  });
+  if (!plain) widen_blocks(dtype, bytes.data(), 0, out.size(), out.data());
   return out;
 }
 
 void pack(std::span<const Real> numbers, Dtype dtype, std::vector<std::byte>& bytes) {
-  if (in_blocks(dtype)) {
-    const auto count = static_cast<Index>(numbers.size());
-    bytes.resize(bytes_of(dtype, count));
-    round_to_blocks(dtype, numbers.data(), count, bytes.data());
-    return;
-  }
+  const auto count = static_cast<Index>(numbers.size());
   check(dtype != Dtype::other, "pack: {} is not a weight type", name_of(dtype));
-  if (dtype == Dtype::f32) narrow<float>(numbers, bytes);
-  if (dtype == Dtype::f64) narrow<double>(numbers, bytes);
-  if (dtype == Dtype::f16) narrow<Eigen::half>(numbers, bytes);
-  if (dtype == Dtype::bf16) narrow<Eigen::bfloat16>(numbers, bytes);
+  bytes.resize(bytes_of(dtype, count));
+  std::byte* to = bytes.data();
+  const bool plain = with_type(dtype, [&]<class Stored>(Stored) {
+    for (const Real number : numbers) {
+      const Stored value = static_cast<Stored>(number);
+      std::memcpy(to, static_cast<const void*>(&value), sizeof(value));
+      to += sizeof(value);
+    }
+  });
+  if (!plain) round_to_blocks(dtype, numbers.data(), count, bytes.data());
 }
 
 void round_to(Dtype dtype, std::span<Real> numbers) {
-  check(dtype != Dtype::other && !in_blocks(dtype), "round_to: {} is not a weight type",
-        name_of(dtype));
-  if (dtype == Dtype::f32) round_each<float>(numbers);
-  if (dtype == Dtype::f16) round_each<Eigen::half>(numbers);
-  if (dtype == Dtype::bf16) round_each<Eigen::bfloat16>(numbers);
+  const bool plain = with_type(dtype, [&]<class Stored>(Stored) {
+    for (Real& number : numbers) number = static_cast<Real>(static_cast<Stored>(number));
+  });
+  check(plain, "round_to: {} is not a weight type", name_of(dtype));
 }
 
 Index count_nonfinite(std::span<const Real> numbers) {

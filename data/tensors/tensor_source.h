@@ -1,16 +1,21 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autograd/gemm/number_format.h"
 #include "autograd/tensor.h"
+#include "data/files/input_file.h"
+#include "data/files/mapped_file.h"
 
 namespace focus {
 
@@ -22,14 +27,17 @@ struct TensorInfo {
   std::string name;
   std::vector<Index> shape;
   Dtype dtype = Dtype::f32;
-  std::string stored_as;  // the file's own word for the type: "F32", "I64", "F8_E4M3"
+  std::string stored_as;    // the file's own word for the type: "F32", "I64", "F8_E4M3"
+  std::uint64_t bytes = 0;  // that it takes as it is stored
+  std::uint64_t begin = 0;  // of TensorFiles: where they begin,
+  std::size_t file = 0;     // and in which of the files
 
   /// The number of elements.
   Index size() const;
 };
 
 /// Whose names the tensors of a file have, and with them which order of numbers: those of the
-/// Hugging Face folder, or GGUF's (layers/gguf_names.h).
+/// Hugging Face folder, or GGUF's (layers/gguf_settings.h).
 enum class TensorNaming { published, gguf };
 
 /// A tensor's bytes as they are stored, little-endian, and what keeps them there.
@@ -44,26 +52,24 @@ class TensorSource {
   virtual ~TensorSource() = default;
 
   /// What there is, sorted by name.
-  virtual const std::vector<TensorInfo>& tensors() const = 0;
-  /// The bytes as they are stored, little-endian; `bytes` is resized to fit. Throws
-  /// std::runtime_error for a name that is not there and for a file that cannot be read.
-  virtual void read_raw(std::string_view name, std::vector<std::byte>& bytes) const = 0;
-  /// The same into memory that must have the stored size.
-  virtual void read_into(std::string_view name, std::span<std::byte> out) const;
-  /// The bytes where they lie in a file that is mapped, nothing read yet and nothing checked;
-  /// nothing where they do not lie in one piece or at an odd address. They may outlive the source.
-  virtual std::optional<TensorBytes> map(std::string_view) const { return std::nullopt; }
-  /// Holds a tensor against the checksum that its file has of it. Throws std::runtime_error where
-  /// it does not fit; does nothing without one.
-  virtual void verify(std::string_view) const {}
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  /// nullptr where there is no tensor of that name.
+  const TensorInfo* find(std::string_view name) const;
   /// The path, for messages.
-  virtual std::string describe() const = 0;
+  const std::string& describe() const { return where_; }
   virtual TensorNaming naming() const { return TensorNaming::published; }
   /// The files that the tensors lie in.
   virtual std::vector<std::filesystem::path> files() const { return {}; }
 
-  /// nullptr where there is no tensor of that name.
-  const TensorInfo* find(std::string_view name) const;
+  /// The bytes as they are stored, little-endian; `bytes` is resized to fit. Throws
+  /// std::runtime_error for a name that is not there and for a file that cannot be read.
+  void read_raw(std::string_view name, std::vector<std::byte>& bytes) const;
+  /// The bytes where they lie in a file that is mapped, nothing read yet and nothing checked;
+  /// nothing where they do not lie in one piece or at an odd address. They may outlive the source.
+  std::optional<TensorBytes> map(std::string_view name) const { return map_bytes(at(name)); }
+  /// Holds a tensor against the checksum that its file has of it. Throws std::runtime_error where
+  /// it does not fit; does nothing without one.
+  virtual void verify(std::string_view) const {}
   /// The tensor as Real. Throws std::runtime_error as read_raw does, and for a tensor that is
   /// stored as `other` or has more than five dimensions.
   Tensor read(std::string_view name) const;
@@ -71,9 +77,63 @@ class TensorSource {
   /// where that can be, else read. Throws as read() does.
   TensorBytes bytes(std::string_view name) const;
 
+ protected:
+  explicit TensorSource(std::string where) : where_(std::move(where)) {}
+  /// In any order, no two of one name.
+  void set_tensors(std::vector<TensorInfo> tensors);
+
  private:
+  virtual void read_bytes(const TensorInfo& info, std::span<std::byte> out) const = 0;
+  virtual std::optional<TensorBytes> map_bytes(const TensorInfo&) const { return std::nullopt; }
+  /// Throws for an unknown name.
+  const TensorInfo& at(std::string_view name) const;
   /// Throws for an unknown name and for a tensor that holds no numbers.
   const TensorInfo& find_numbers(std::string_view name) const;
+
+  std::string where_;
+  std::vector<TensorInfo> tensors_;
+};
+
+/// Tensors that lie in one piece each in files, which are read with pread, where a file that
+/// shrinks meanwhile is an error, or mapped (see MappedFile).
+class TensorFiles : public TensorSource {
+ public:
+  std::vector<std::filesystem::path> files() const override;
+
+ protected:
+  struct Part {
+    explicit Part(const std::filesystem::path& where) : path(where), file(where) {}
+    const std::shared_ptr<const MappedFile>& map() const;
+
+    std::filesystem::path path;
+    InputFile file;
+
+   private:
+    mutable std::shared_ptr<const MappedFile> mapped_;  // once it was asked for
+  };
+  explicit TensorFiles(const std::filesystem::path& path) : TensorSource(path.string()) {}
+  /// Opens a further file; TensorInfo::file counts them.
+  const Part& open(const std::filesystem::path& path) {
+    return *parts_.emplace_back(std::make_unique<const Part>(path));
+  }
+
+ private:
+  void read_bytes(const TensorInfo& info, std::span<std::byte> out) const override;
+  std::optional<TensorBytes> map_bytes(const TensorInfo& info) const override;
+
+  std::vector<std::unique_ptr<const Part>> parts_;
+};
+
+/// Tensors in memory, stored as `dtype`.
+class TensorsInMemory : public TensorSource {
+ public:
+  TensorsInMemory(std::string where, std::map<std::string, Tensor> tensors,
+                  Dtype dtype = kRealFormat);
+
+ private:
+  void read_bytes(const TensorInfo& info, std::span<std::byte> out) const override;
+
+  std::map<std::string, Tensor> numbers_;
 };
 
 /// The type that holds a Real without loss.

@@ -1,5 +1,3 @@
-#include "data/tokenizers/bpe_tokenizer.h"
-
 #include <algorithm>
 #include <mutex>
 #include <set>
@@ -9,8 +7,8 @@
 #include "data/files/json_reader.h"
 #include "data/files/notice.h"
 #include "data/files/utf8.h"
-#include "data/tokenizers/added_tokens.h"
 #include "data/tokenizers/byte_level_bpe.h"
+#include "data/tokenizers/tokenizer_config.h"
 #include "data/tokenizers/tokenizer_steps.h"
 
 namespace focus {
@@ -243,15 +241,8 @@ void read_added_tokens(const JsonView& json, Parts& parts) {
   std::set<std::string> seen;
   for (std::size_t i = 0; i < json.array_size(); ++i) {
     const JsonView item = json.item(i);
-    AddedToken token;
-    token.id = static_cast<std::int32_t>(item.at("id").integer(kMaxIds));
-    token.content = item.at("content").string();
-    token.single_word = item.flag("single_word");
-    token.lstrip = item.flag("lstrip");
-    token.rstrip = item.flag("rstrip");
-    token.special = item.flag("special");
-    token.normalized = item.flag("normalized", !token.special);
-    if (token.content.empty()) fail("{}: an added token is empty", item.where());
+    AddedToken token =
+        read_added_token(item, static_cast<std::int32_t>(item.at("id").integer(kMaxIds)));
     if (!seen.insert(token.content).second)
       fail("{}: the added token {} appears twice", item.where(), json_quoted(token.content));
     const auto in_model = parts.vocabulary.find(token.content);
@@ -323,15 +314,6 @@ std::optional<std::int32_t> first_known(const Parts& parts,
   return std::nullopt;
 }
 
-/// The token that is named under `key`; `otherwise` if the key is missing.
-std::optional<std::int32_t> configured_token(const TokenizerConfig& config, const std::string& key,
-                                             const Parts& parts,
-                                             std::optional<std::int32_t> otherwise) {
-  const auto named = config.named.find(key);
-  if (named == config.named.end()) return otherwise;
-  return named->second ? find_token(parts, *named->second) : std::nullopt;
-}
-
 /// BOS and EOS: from the configuration, else from the template, else by their usual names.
 void find_ends(const TokenizerConfig& config, Parts& parts) {
   if (!parts.bos_id) {
@@ -342,8 +324,9 @@ void find_ends(const TokenizerConfig& config, Parts& parts) {
     parts.eos_id = parts.ends.suffix.front();
   else
     parts.eos_id = first_known(parts, {"</s>", "<|end_of_text|>", "<eos>", kGpt2End});
-  parts.bos_id = configured_token(config, "bos_token", parts, parts.bos_id);
-  parts.eos_id = configured_token(config, "eos_token", parts, parts.eos_id);
+  const auto find = [&](const std::string& token) { return find_token(parts, token); };
+  parts.bos_id = config.id_of("bos_token", parts.bos_id, find);
+  parts.eos_id = config.id_of("eos_token", parts.eos_id, find);
 }
 
 /// Tokens of the configuration that the tokenizer's own file does not have among its added ones.
@@ -359,29 +342,17 @@ void add_configured_tokens(const TokenizerConfig& config, Parts& parts) {
     taken.insert(id);
     next = std::max(next, id + 1);
   }
-  const auto add = [&](AddedToken token, bool has_id) {
-    if (added.contains(token.content)) return;
-    const std::int32_t said = token.id;
-    if (const auto own = parts.vocabulary.find(token.content); own != parts.vocabulary.end())
-      token.id = own->second;
-    else if (!has_id || taken.contains(said))
-      token.id = next;
-    if (token.id >= kMaxIds)
-      fail("{}: no id is free for {}", config.where, json_quoted(token.content));
-    if (has_id && token.id != said)
-      notice("{}: {} has the id {}, not {} as in its configuration", config.where,
-             json_quoted(token.content), token.id, said);
-    else if (!has_id && token.id == next)
-      notice("{}: its configuration names {}, which has no id in any file; it gets id {}",
-             config.where, json_quoted(token.content), token.id);
+  for (AddedToken token : config.tokens()) {
+    if (added.contains(token.content)) continue;
+    std::optional<std::int32_t> own;
+    if (const auto found = parts.vocabulary.find(token.content); found != parts.vocabulary.end())
+      own = found->second;
+    token.id = config.place(token, own, taken.contains(token.id), next);
     added.emplace(token.content, token.id);
     taken.insert(token.id);
     next = std::max(next, token.id + 1);
     parts.added_tokens.push_back(std::move(token));
-  };
-  for (const AddedToken& token : config.added) add(token, true);
-  for (const std::string& content : config.special_contents())
-    add({.content = content, .special = true}, false);
+  }
 }
 
 /// add_bos_token and add_eos_token go before the template that tokenizer.json has.
@@ -396,17 +367,47 @@ void apply_text_ends(const TokenizerConfig& config, bool has_template, Parts& pa
   parts.ends = ends;
 }
 
-void refuse_other_class(const TokenizerConfig& config) {
-  if (config.tokenizer_class.empty() || config.is_class("GPT2Tokenizer")) return;
-  fail("{}: {}: {} splits text with a method that is not supported: save it as tokenizer.json",
-       config.where, kTokenizerConfig, json_quoted(config.tokenizer_class));
-}
-
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_json_tokenizer(const TokenizerFiles& files,
-                                               const std::string& where) {
-  const nlohmann::json json = parse_strict_json(files.at("tokenizer.json"), where);
+nlohmann::json gpt2_as_json(const TokenizerFiles& files, const std::string& where) {
+  const bool by_openai = files.contains("encoder.json");
+  const std::string vocabulary_name = by_openai ? "encoder.json" : "vocab.json";
+  const std::string merges_name = by_openai ? "vocab.bpe" : "merges.txt";
+  nlohmann::json vocabulary =
+      parse_strict_json(tokenizer_file(files, vocabulary_name, where), where);
+  const std::string& lines = tokenizer_file(files, merges_name, where);
+  nlohmann::json merges = nlohmann::json::array(), added = nlohmann::json::array();
+  int line_number = 0;
+  for (std::size_t begin = 0; begin < lines.size();) {
+    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
+    std::string line = lines.substr(begin, end - begin);
+    begin = end + 1;
+    ++line_number;
+    if (line.ends_with('\r')) line.pop_back();
+    // Only the first line may be the version comment: a merge may begin with #.
+    if (line.empty() || (line_number == 1 && line.starts_with("#version"))) continue;
+    merges.emplace_back(
+        split_merge(line, fmt::format("{}: {} line {}", where, merges_name, line_number)));
+  }
+  if (vocabulary.is_object() && vocabulary.contains(kGpt2End))
+    added.push_back({{"id", vocabulary[kGpt2End]}, {"content", kGpt2End}, {"special", true}});
+  const bool prefix = read_tokenizer_config(files, where).add_prefix_space.value_or(false);
+  return {{"model", {{"vocab", std::move(vocabulary)}, {"merges", std::move(merges)}}},
+          {"added_tokens", std::move(added)},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", prefix}}},
+          {"decoder", {{"type", "ByteLevel"}}}};
+}
+
+std::unique_ptr<Tokenizer> make_bpe_tokenizer(const std::string& kind, const TokenizerFiles& files,
+                                              const std::string& where) {
+  const TokenizerConfig config = read_tokenizer_config(files, where);
+  const bool gpt2 = kind == "gpt2";
+  if (gpt2 && !config.tokenizer_class.empty() && !config.is_class("GPT2Tokenizer"))
+    fail("{}: {}: {} splits text with a method that is not supported: save it as tokenizer.json",
+         where, kTokenizerConfig, json_quoted(config.tokenizer_class));
+  const nlohmann::json json =
+      gpt2 ? gpt2_as_json(files, where)
+           : parse_strict_json(tokenizer_file(files, "tokenizer.json", where), where);
   const JsonView file(json, where);
   Parts parts;
   read_model(file.at("model"), parts);
@@ -415,48 +416,10 @@ std::unique_ptr<Tokenizer> make_json_tokenizer(const TokenizerFiles& files,
   parts.pre_tokenizers = read_pre_tokenizers(file.get("pre_tokenizer"));
   read_post_processor(file.get("post_processor"), parts);
   parts.decoders = read_decoders(file.get("decoder"));
-  const TokenizerConfig config = read_tokenizer_config(files, where);
   add_configured_tokens(config, parts);
   find_ends(config, parts);
   apply_text_ends(config, !file.get("post_processor").is_null(), parts);
-  return std::make_unique<BpeTokenizer>("tokenizer.json", files, std::move(parts), where);
-}
-
-std::unique_ptr<Tokenizer> make_gpt2_tokenizer(const std::string& vocabulary_name,
-                                               const std::string& merges_name,
-                                               const TokenizerFiles& files,
-                                               const std::string& where) {
-  const TokenizerConfig config = read_tokenizer_config(files, where);
-  refuse_other_class(config);
-  Parts parts;
-  const nlohmann::json json = parse_strict_json(files.at(vocabulary_name), where);
-  parts.vocabulary = read_vocabulary(JsonView(json, where));
-  const std::string& merges = files.at(merges_name);
-  int line_number = 0;
-  for (std::size_t begin = 0; begin < merges.size();) {
-    const std::size_t end = std::min(merges.find('\n', begin), merges.size());
-    std::string line = merges.substr(begin, end - begin);
-    begin = end + 1;
-    ++line_number;
-    if (line.ends_with('\r')) line.pop_back();
-    // Only the first line may be the version comment: a merge may begin with #.
-    if (line.empty() || (line_number == 1 && line.starts_with("#version"))) continue;
-    parts.merges.push_back(
-        split_merge(line, fmt::format("{}: {} line {}", where, merges_name, line_number)));
-  }
-  if (const auto end = find_token(parts, kGpt2End)) {
-    AddedToken token;
-    token.id = *end;
-    token.content = kGpt2End;
-    token.special = true;
-    parts.added_tokens.push_back(token);
-  }
-  add_configured_tokens(config, parts);
-  parts.pre_tokenizers = {byte_level_pre_tokenizer(config.add_prefix_space.value_or(false), true)};
-  parts.decoders = {decode_byte_level};
-  find_ends(config, parts);
-  apply_text_ends(config, false, parts);
-  return std::make_unique<BpeTokenizer>("gpt2", files, std::move(parts), where);
+  return std::make_unique<BpeTokenizer>(kind, files, std::move(parts), where);
 }
 
 }  // namespace focus

@@ -10,8 +10,8 @@
 #include "autograd/base/check.h"
 #include "data/files/utf8.h"
 #include "data/text/text.h"
-#include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/flat_map.h"
+#include "data/tokenizers/tokenizer_config.h"
 #include "data/tokenizers/tokenizer_steps.h"
 
 namespace focus {
@@ -103,13 +103,6 @@ struct Candidate {
     return std::tuple(count, other.pair, other.number) < std::tuple(other.count, pair, number);
   }
 };
-
-ordered_json byte_level_step() {
-  return {{"type", "ByteLevel"},
-          {"add_prefix_space", false},
-          {"trim_offsets", true},
-          {"use_regex", true}};
-}
 
 }  // namespace
 
@@ -232,32 +225,17 @@ std::string BpeTrainer::tokenizer_json(const Model& model) const {
   auto& members = vocabulary.get_ref<ordered_json::object_t&>();
   for (std::size_t id = 0; id < model.tokens.size(); ++id)
     members.push_back({model.tokens[id], id});  // not [], which would look through all before
-  const ordered_json special = {{"id", 0},
-                                {"content", options_.special_token},
-                                {"single_word", false},
-                                {"lstrip", false},
-                                {"rstrip", false},
-                                {"normalized", false},
-                                {"special", true}};
-  const ordered_json file = {{"version", "1.0"},
-                             {"truncation", nullptr},
-                             {"padding", nullptr},
-                             {"added_tokens", ordered_json::array({special})},
-                             {"normalizer", nullptr},
-                             {"pre_tokenizer", byte_level_step()},
-                             {"post_processor", template_with(options_.special_token)},
-                             {"decoder", byte_level_step()},
-                             {"model",
-                              {{"type", "BPE"},
-                               {"dropout", nullptr},
-                               {"unk_token", nullptr},
-                               {"continuing_subword_prefix", nullptr},
-                               {"end_of_word_suffix", nullptr},
-                               {"fuse_unk", false},
-                               {"byte_fallback", false},
-                               {"ignore_merges", false},
-                               {"vocab", std::move(vocabulary)},
-                               {"merges", model.merges}}}};
+  ordered_json file = ordered_json::parse(kByteLevelFile);
+  file["added_tokens"].push_back({{"id", 0},
+                                  {"content", options_.special_token},
+                                  {"single_word", false},
+                                  {"lstrip", false},
+                                  {"rstrip", false},
+                                  {"normalized", false},
+                                  {"special", true}});
+  file["post_processor"] = template_with(options_.special_token);
+  file["model"]["vocab"] = std::move(vocabulary);
+  file["model"]["merges"] = model.merges;
   return file.dump(2) + "\n";
 }
 

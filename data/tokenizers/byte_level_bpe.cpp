@@ -1,5 +1,7 @@
 #include "data/tokenizers/byte_level_bpe.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <limits>
 #include <queue>
@@ -15,6 +17,10 @@ constexpr std::size_t kLongPiece = PieceCache::kMaxPiece;  // longer: split wher
 
 std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) {
   return (static_cast<std::uint64_t>(left) << 32) | right;
+}
+
+std::uint64_t hash_of(std::string_view piece) {
+  return XXH3_64bits(piece.data(), piece.size()) >> 1;  // never FlatMap::kNoKey
 }
 
 std::uint64_t merge_key(std::int32_t left, std::int32_t right) {
@@ -69,6 +75,27 @@ std::string ByteAlphabet::decode(const std::string& token) const {
     bytes.push_back(static_cast<char>(bytes_[code_point]));
   }
   return bytes;
+}
+
+bool PieceCache::append(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  const Entry* entry = piece.size() > kMaxPiece ? nullptr : entries_.find(hash_of(piece));
+  if (entry == nullptr || std::string_view(texts_).substr(entry->text, entry->text_size) != piece)
+    return false;
+  const auto first = ids_.begin() + entry->ids;
+  ids.insert(ids.end(), first, first + entry->ids_size);
+  return true;
+}
+
+void PieceCache::put(std::string_view piece, std::span<const std::int32_t> ids) {
+  if (piece.size() > kMaxPiece || ids.size() > kMaxPiece) return;
+  if (texts_.size() + ids_.size() * sizeof(ids_[0]) + entries_.bytes() > kMaxBytes) *this = {};
+  const std::uint64_t hash = hash_of(piece);
+  if (entries_.find(hash) != nullptr) return;
+  entries_.set(hash,
+               {static_cast<std::uint32_t>(texts_.size()), static_cast<std::uint32_t>(ids_.size()),
+                static_cast<std::uint16_t>(piece.size()), static_cast<std::uint16_t>(ids.size())});
+  texts_ += piece;
+  ids_.insert(ids_.end(), ids.begin(), ids.end());
 }
 
 Bpe::Bpe(Vocabulary vocabulary, const Merges& merges, const BpeOptions& options,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -11,7 +12,6 @@
 #include <vector>
 
 #include "data/tokenizers/flat_map.h"
-#include "data/tokenizers/piece_cache.h"
 
 namespace focus {
 
@@ -47,6 +47,28 @@ class ByteAlphabet {
   };
   std::array<Character, 256> characters_;
   std::array<std::int16_t, kEnd> bytes_;  // -1: not in the alphabet
+};
+
+/// Remembers the ids of short pieces of text: words recur, and looking one up is far cheaper than
+/// merging it. Starts afresh when it holds more than kMaxBytes.
+class PieceCache {
+ public:
+  static constexpr std::size_t kMaxPiece = 64;  // bytes; longer ones are not kept
+  static constexpr std::size_t kMaxBytes = 64 << 20;
+
+  /// Appends the piece's ids; false where they are not known.
+  bool append(std::string_view piece, std::vector<std::int32_t>& ids) const;
+  void put(std::string_view piece, std::span<const std::int32_t> ids);
+
+ private:
+  struct Entry {
+    std::uint32_t text = 0, ids = 0;  // where its bytes and its ids begin
+    std::uint16_t text_size = 0, ids_size = 0;
+  };
+
+  FlatMap<Entry> entries_;  // by hash; of two pieces of one hash the first is kept
+  std::string texts_;
+  std::vector<std::int32_t> ids_;
 };
 
 /// What a tokenizer.json says of its BPE model beside vocabulary and merges.

@@ -34,6 +34,8 @@ class FlatMap {
     return slots_[place(key)].value;
   }
   std::size_t size() const { return size_; }
+  /// The memory that it takes.
+  std::size_t bytes() const { return slots_.size() * sizeof(Slot); }
 
  private:
   struct Slot {

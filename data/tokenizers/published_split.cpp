@@ -1,21 +1,13 @@
 #include "data/tokenizers/published_split.h"
 
-#include <initializer_list>
-
 #include "data/files/utf8.h"
 
 namespace focus {
 namespace {
 
-// As tokenizer.json files spell them; both spellings of GPT-2's mean the same.
-constexpr const char* kGpt2[] = {
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
-    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
-};
-constexpr const char* kLlama3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Another spelling of GPT-2's.
+constexpr const char* kGpt2Short =
+    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 Pattern class_pattern(const char* expression) {
   return Pattern::pcre2(expression, "the classes of characters");
@@ -27,9 +19,9 @@ std::shared_ptr<PublishedSplit> PublishedSplit::find(const std::string& expressi
   const auto made = [](bool gpt2, int max_digits) {
     return std::shared_ptr<PublishedSplit>(new PublishedSplit(gpt2, max_digits));
   };
-  if (expression == kGpt2[0] || expression == kGpt2[1]) return made(true, 0);
-  if (expression == kLlama3) return made(false, 3);
-  if (expression == kQwen2) return made(false, 1);
+  if (expression == kGpt2Expression || expression == kGpt2Short) return made(true, 0);
+  if (expression == kLlama3Expression) return made(false, 3);
+  if (expression == kQwen2Expression) return made(false, 1);
   return nullptr;
 }
 

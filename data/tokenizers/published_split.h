@@ -10,6 +10,14 @@
 
 namespace focus {
 
+/// The expressions of GPT-2, Llama 3 and Qwen2, as most tokenizer.json files spell them.
+inline constexpr const char* kGpt2Expression =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+inline constexpr const char* kLlama3Expression =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr const char* kQwen2Expression =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 /// Scanners for the expressions by which GPT-2, Llama 3 and Qwen2 split text: what PCRE2 does with
 /// them, several times as fast. Each of these expressions matches at every place of a text, so its
 /// matches follow each other without a gap. Not for use by two threads at once.

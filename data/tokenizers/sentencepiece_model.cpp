@@ -9,6 +9,8 @@
 namespace focus {
 namespace {
 
+constexpr std::uint64_t kBpe = 2;  // a trainer's model_type
+
 /// The fields of a serialized protocol buffer message, one after the other.
 class Message {
  public:
@@ -42,7 +44,6 @@ class Message {
     value_ = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
     is_bytes_ = (tag & 7) == 2;
-    is_integer_ = (tag & 7) == 0;
     return true;
   }
   /// Whether the field is `number` and holds bytes: a string or a message.
@@ -56,10 +57,6 @@ class Message {
     float real = 0;
     if (value_.size() == sizeof real && !is_bytes_) std::memcpy(&real, value_.data(), sizeof real);
     return real;
-  }
-  /// Whether the field is `number` and a whole number, which is `integer`.
-  bool holds(std::uint64_t number, std::uint64_t integer) const {
-    return is_integer_ && number_ == number && integer_ == integer;
   }
 
  private:
@@ -80,7 +77,7 @@ class Message {
   std::string_view bytes_, value_;
   const std::string& where_;
   std::uint64_t number_ = 0, integer_ = 0;
-  bool is_bytes_ = false, is_integer_ = false;
+  bool is_bytes_ = false;
 };
 
 /// `rules`: the bytes of a trie in four bytes, the trie as darts-clone's units of four bytes, and
@@ -113,48 +110,10 @@ bool rules_stay_inside(std::string_view rules) {
   return true;
 }
 
-}  // namespace
+// Field numbers and defaults are those of sentencepiece_model.proto.
 
-std::vector<std::int32_t> user_defined_pieces(std::string_view model) {
-  constexpr std::uint64_t pieces = 1, piece_type = 3, user_defined = 4;
-  const std::string where = "tokenizer.model";
-  std::vector<std::int32_t> ids;
-  std::int32_t id = 0;
-  for (Message field(model, where); field.next();) {
-    if (!field.holds(pieces)) continue;
-    for (Message piece(field.value(), where); piece.next();)
-      if (piece.holds(piece_type, user_defined)) ids.push_back(id);
-    ++id;
-  }
-  return ids;
-}
-
-void check_sentencepiece_model(std::string_view model, const std::string& where) {
-  // Field numbers of sentencepiece_model.proto.
-  constexpr std::uint64_t pieces = 1, normalizer = 3, denormalizer = 5;
-  constexpr std::uint64_t piece_text = 1, compiled_rules = 2;
-  std::int64_t id = 0;
-  for (Message field(model, where); field.next();) {
-    if (field.holds(pieces)) {
-      for (Message piece(field.value(), where); piece.next();)
-        if (piece.holds(piece_text) && piece.value().find('\0') != std::string_view::npos)
-          fail("{}: not a SentencePiece model: piece {} has a NUL in it", where, id);
-      ++id;
-    }
-    if (field.holds(normalizer) || field.holds(denormalizer)) {
-      for (Message spec(field.value(), where); spec.next();)
-        if (spec.holds(compiled_rules) && !spec.value().empty() && !rules_stay_inside(spec.value()))
-          fail("{}: the SentencePiece model's precompiled_charsmap is damaged", where);
-    }
-  }
-}
-
-namespace {
-
-// Field numbers and defaults of sentencepiece_model.proto.
-
-SentencePieceParts::Piece read_piece(std::string_view bytes, const std::string& where) {
-  SentencePieceParts::Piece piece;
+SentencePieceModel::Piece read_piece(std::string_view bytes, const std::string& where) {
+  SentencePieceModel::Piece piece;
   for (Message field(bytes, where); field.next();) {
     if (field.holds(1)) piece.text = field.value();
     if (field.number() == 2) piece.score = field.real();
@@ -164,45 +123,132 @@ SentencePieceParts::Piece read_piece(std::string_view bytes, const std::string& 
   return piece;
 }
 
-void read_trainer(std::string_view bytes, const std::string& where, SentencePieceFile& file) {
-  constexpr std::uint64_t kBpe = 2;
+void read_trainer(std::string_view bytes, const std::string& where, SentencePieceModel& model) {
   const auto id = [&](const Message& field) -> std::optional<std::int32_t> {
     const auto value = static_cast<std::int32_t>(field.integer());
     return value < 0 ? std::nullopt : std::optional(value);
   };
   for (Message field(bytes, where); field.next();) {
-    if (field.number() == 3) file.bpe = field.integer() == kBpe;
-    if (field.number() == 35) file.parts.byte_fallback = field.integer() != 0;
-    if (field.number() == 40) file.parts.unk_id = id(field).value_or(0);
-    if (field.number() == 41) file.parts.bos_id = id(field);
-    if (field.number() == 42) file.parts.eos_id = id(field);
-    if (field.number() == 43) file.parts.pad_id = id(field);
+    if (field.number() == 3) model.bpe = field.integer() == kBpe;
+    if (field.number() == 35) model.byte_fallback = field.integer() != 0;
+    if (field.number() == 40) model.unk_id = id(field).value_or(0);
+    if (field.number() == 41) model.bos_id = id(field);
+    if (field.number() == 42) model.eos_id = id(field);
+    if (field.number() == 43) model.pad_id = id(field);
   }
 }
 
-void read_normalizer(std::string_view bytes, const std::string& where, SentencePieceFile& file) {
+/// Reads a normalizer or a denormalizer; its other fields change nothing here.
+void read_normalizer(std::string_view bytes, const std::string& where, SentencePieceModel& model) {
   bool rules = false, removes = true;
   for (Message field(bytes, where); field.next();) {
-    if (field.holds(2)) rules = !field.value().empty();
-    if (field.number() == 3) file.parts.add_dummy_prefix = field.integer() != 0;
+    if (field.holds(2)) {
+      rules = !field.value().empty();
+      if (rules && !rules_stay_inside(field.value()))
+        fail("{}: the SentencePiece model's precompiled_charsmap is damaged", where);
+    }
+    if (field.number() == 3) model.add_dummy_prefix = field.integer() != 0;
     if (field.number() == 4) removes = field.integer() != 0;
   }
-  file.normalizes = rules || removes;
+  model.normalizes = rules || removes;
+}
+
+/// Serializes a protocol buffer message field by field.
+class MessageWriter {
+ public:
+  void integer(std::uint64_t field, std::uint64_t value) {
+    varint(field << 3);
+    varint(value);
+  }
+  /// Negative numbers are written as 64 bits of two's complement.
+  void id(std::uint64_t field, std::optional<std::int32_t> value) {
+    integer(field, static_cast<std::uint64_t>(static_cast<std::int64_t>(value.value_or(-1))));
+  }
+  void number(std::uint64_t field, float value) {
+    varint((field << 3) | 5);
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    for (int shift = 0; shift < 32; shift += 8)
+      bytes_.push_back(static_cast<char>((bits >> shift) & 0xFF));
+  }
+  void text(std::uint64_t field, std::string_view value) {
+    varint((field << 3) | 2);
+    varint(value.size());
+    bytes_ += value;
+  }
+  std::string& bytes() { return bytes_; }
+
+ private:
+  void varint(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<char>((value & 0x7F) | 0x80));
+    bytes_.push_back(static_cast<char>(value));
+  }
+
+  std::string bytes_;
+};
+
+std::string piece_message(const SentencePieceModel::Piece& piece) {
+  MessageWriter message;
+  message.text(1, piece.text);
+  message.number(2, piece.score);
+  message.integer(3, static_cast<std::uint64_t>(piece.type));
+  return std::move(message.bytes());
+}
+
+std::string trainer_message(const SentencePieceModel& model) {
+  MessageWriter message;
+  message.integer(3, kBpe);
+  message.integer(4, model.pieces.size());
+  message.integer(25, 1);  // split_digits
+  message.integer(26, 1);  // allow_whitespace_only_pieces
+  message.integer(35, model.byte_fallback ? 1 : 0);
+  message.id(40, model.unk_id);
+  message.id(41, model.bos_id);
+  message.id(42, model.eos_id);
+  message.id(43, model.pad_id);
+  // The library finds them by these names, not by their ids.
+  const auto name = [&](std::uint64_t field, std::optional<std::int32_t> id) {
+    if (id) message.text(field, model.pieces[static_cast<std::size_t>(*id)].text);
+  };
+  name(45, model.unk_id);
+  name(46, model.bos_id);
+  name(47, model.eos_id);
+  name(48, model.pad_id);
+  return std::move(message.bytes());
+}
+
+std::string normalizer_message(const SentencePieceModel& model) {
+  MessageWriter message;
+  message.text(1, "identity");
+  message.integer(3, model.add_dummy_prefix ? 1 : 0);
+  message.integer(4, 0);  // remove_extra_whitespaces
+  message.integer(5, 1);  // escape_whitespaces
+  return std::move(message.bytes());
 }
 
 }  // namespace
 
-SentencePieceFile read_sentencepiece_model(std::string_view model, const std::string& where) {
-  SentencePieceFile file;
-  file.parts.bos_id = 1;
-  file.parts.eos_id = 2;
-  file.parts.add_dummy_prefix = true;
-  for (Message field(model, where); field.next();) {
-    if (field.holds(1)) file.parts.pieces.push_back(read_piece(field.value(), where));
-    if (field.holds(2)) read_trainer(field.value(), where, file);
-    if (field.holds(3)) read_normalizer(field.value(), where, file);
+SentencePieceModel read_sentencepiece_model(std::string_view bytes, const std::string& where) {
+  SentencePieceModel model, denormalizer;
+  for (Message field(bytes, where); field.next();) {
+    if (field.holds(1)) {
+      model.pieces.push_back(read_piece(field.value(), where));
+      if (model.pieces.back().text.find('\0') != std::string::npos)
+        fail("{}: not a SentencePiece model: piece {} has a NUL in it", where,
+             model.pieces.size() - 1);
+    }
+    if (field.holds(2)) read_trainer(field.value(), where, model);
+    if (field.holds(3)) read_normalizer(field.value(), where, model);
+    if (field.holds(5)) read_normalizer(field.value(), where, denormalizer);
   }
-  return file;
+  return model;
+}
+
+std::string write_sentencepiece_model(const SentencePieceModel& model) {
+  MessageWriter message;
+  for (const SentencePieceModel::Piece& piece : model.pieces) message.text(1, piece_message(piece));
+  message.text(2, trainer_message(model));
+  message.text(3, normalizer_message(model));
+  return std::move(message.bytes());
 }
 
 }  // namespace focus

@@ -1,15 +1,10 @@
-#include "data/tokenizers/sentencepiece_tokenizer.h"
-
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
 #include <unordered_map>
 
 #include "autograd/base/check.h"
-#include "data/files/json_reader.h"
-#include "data/files/notice.h"
 #include "data/files/utf8.h"
-#include "data/tokenizers/added_tokens.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/tokenizer_config.h"
 
@@ -46,22 +41,24 @@ std::string without_normalizer(const std::string& model) {
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  SentencePieceTokenizer(const std::string& model, const TokenizerFiles& files,
-                         const std::string& where)
+  SentencePieceTokenizer(const TokenizerFiles& files, const std::string& where)
       : Tokenizer("sentencepiece", files), finder_({}) {
+    const std::string& model = tokenizer_file(files, "tokenizer.model", where);
     const TokenizerConfig config = read_tokenizer_config(files, where);
     prefix_ = prefix_of(config);
-    check_sentencepiece_model(model, where);
+    const SentencePieceModel parts = read_sentencepiece_model(model, where);
     const auto status = processor_.LoadFromSerializedProto(
         prefix_ == Prefix::own ? model : without_normalizer(model));
     if (!status.ok()) fail("{}: not a SentencePiece model: {}", where, one_line(status.ToString()));
     check(processor_.GetPieceSize() > 0, "{}: the SentencePiece model has no pieces", where);
     vocab_size_ = processor_.GetPieceSize();
     // A model file alone is read as its own library reads it: </s> in a text is text.
-    if (files.size() > 1) add_pieces(model, config.is_class("LlamaTokenizer"));
-    add_configured(config);
-    bos_id_ = end_of(config, "bos_token", processor_.bos_id());
-    eos_id_ = end_of(config, "eos_token", processor_.eos_id());
+    if (files.size() > 1) add_pieces(parts, config.is_class("LlamaTokenizer"));
+    for (const AddedToken& token : config.tokens()) put(token, config);
+    const auto of_model = [](int id) { return id < 0 ? std::nullopt : std::optional(id); };
+    const auto find = [&](const std::string& token) { return by_content_.at(token); };
+    bos_id_ = config.id_of("bos_token", of_model(processor_.bos_id()), find);
+    eos_id_ = config.id_of("eos_token", of_model(processor_.eos_id()), find);
     TextEnds bos;
     if (bos_id_) bos.prefix = {*bos_id_};
     ends_ = text_ends(config, bos, bos_id_, eos_id_);
@@ -106,46 +103,22 @@ class SentencePieceTokenizer : public Tokenizer {
   /// Control pieces and the unknown one are found in texts. The library finds the user's own pieces
   /// by itself; LlamaTokenizer cuts them out as well, and puts no space before a text that begins
   /// so.
-  void add_pieces(const std::string& model, bool users_too) {
+  void add_pieces(const SentencePieceModel& model, bool users_too) {
     for (std::int32_t id = 0; id < processor_.GetPieceSize(); ++id) {
       const std::string& piece = processor_.IdToPiece(id);
-      const bool special = processor_.IsControl(id) || processor_.IsUnknown(id);
-      if (special && !piece.empty() && is_valid_utf8(piece))
+      if (piece.empty() || !is_valid_utf8(piece)) continue;
+      if (processor_.IsControl(id) || processor_.IsUnknown(id))
         add({.id = id, .content = piece, .special = true});
-    }
-    if (!users_too) return;
-    for (const std::int32_t id : user_defined_pieces(model)) {
-      const std::string& piece = processor_.IdToPiece(id);
-      if (!piece.empty() && is_valid_utf8(piece) && piece.find(kSpaceMark) == std::string::npos)
+      else if (users_too && piece.find(kSpaceMark) == std::string::npos &&
+               model.pieces.at(static_cast<std::size_t>(id)).type == TokenType::user_defined)
         add({.id = id, .content = piece});
     }
   }
 
-  void add_configured(const TokenizerConfig& config) {
-    for (const AddedToken& token : config.added) put(token, true, config.where);
-    for (const std::string& content : config.special_contents())
-      put({.content = content, .special = true}, false, config.where);
-  }
-
-  /// The id of the piece with this content, else the configured id, else the next free one.
-  void put(AddedToken token, bool has_id, const std::string& where) {
-    if (by_content_.contains(token.content)) {
-      keep_flags(token);
-      return;
-    }
-    const std::int32_t said = token.id;
-    if (const auto piece = find_piece(token.content))
-      token.id = *piece;
-    else if (!has_id)
-      token.id = vocab_size_;
+  void put(AddedToken token, const TokenizerConfig& config) {
+    if (by_content_.contains(token.content)) return keep_flags(token);
     // A piece with that id is a placeholder, which the token takes the place of.
-    if (token.id >= kMaxIds) fail("{}: no id is free for {}", where, json_quoted(token.content));
-    if (has_id && token.id != said)
-      notice("{}: {} has the id {}, not {} as in its configuration", where,
-             json_quoted(token.content), token.id, said);
-    else if (!has_id && token.id == vocab_size_)
-      notice("{}: its configuration names {}, which has no id in any file; it gets id {}", where,
-             json_quoted(token.content), token.id);
+    token.id = config.place(token, find_piece(token.content), false, vocab_size_);
     add(std::move(token));
   }
 
@@ -163,14 +136,6 @@ class SentencePieceTokenizer : public Tokenizer {
     for (const char c : content) marked += c == ' ' ? std::string(kSpaceMark) : std::string(1, c);
     const int id = processor_.PieceToId(marked);  // the unknown piece's id if it is missing
     return processor_.IdToPiece(id) == marked ? std::optional(id) : std::nullopt;
-  }
-
-  std::optional<std::int32_t> end_of(const TokenizerConfig& config, const char* key,
-                                     int of_model) const {
-    const auto named = config.named.find(key);
-    if (named == config.named.end())
-      return of_model < 0 ? std::nullopt : std::optional<std::int32_t>(of_model);
-    return named->second ? std::optional(by_content_.at(*named->second)) : std::nullopt;
   }
 
   void encode_part(std::string_view part, bool at_start, std::vector<std::int32_t>& ids) const {
@@ -260,10 +225,9 @@ class SentencePieceTokenizer : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const std::string& model,
-                                                        const TokenizerFiles& files,
+std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const TokenizerFiles& files,
                                                         const std::string& where) {
-  return std::make_unique<SentencePieceTokenizer>(model, files, where);
+  return std::make_unique<SentencePieceTokenizer>(files, where);
 }
 
 }  // namespace focus

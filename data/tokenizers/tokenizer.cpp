@@ -9,8 +9,6 @@
 #include "data/files/input_file.h"
 #include "data/files/read_file.h"
 #include "data/text/text.h"
-#include "data/tokenizers/bpe_tokenizer.h"
-#include "data/tokenizers/sentencepiece_tokenizer.h"
 #include "data/tokenizers/tokenizer_config.h"
 
 namespace focus {
@@ -67,14 +65,6 @@ std::unique_ptr<Tokenizer> load_files(const KnownFiles& known, const std::filesy
   return make_tokenizer(known.kind, files, first.string());
 }
 
-/// The file of this name, which must be there.
-const std::string& file_bytes(const TokenizerFiles& files, const std::string& name,
-                              const std::string& where) {
-  const auto found = files.find(name);
-  if (found == files.end()) fail("{}: the tokenizer needs the file {}", where, name);
-  return found->second;
-}
-
 }  // namespace
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
@@ -105,16 +95,8 @@ std::string Tokenizer::fingerprint() const {
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& kind, const TokenizerFiles& files,
                                           const std::string& where) {
   if (kind == "bytes") return std::make_unique<ByteTokenizer>();
-  for (const KnownFiles& known : known_files()) {
-    if (kind != known.kind) continue;
-    if (kind == "gpt2" && !files.contains(known.names[0]) && &known != &known_files().back())
-      continue;  // the other pair of names
-    const std::string& first = file_bytes(files, known.names[0], where);
-    if (kind == "tokenizer.json") return make_json_tokenizer(files, where);
-    if (kind == "sentencepiece") return make_sentencepiece_tokenizer(first, files, where);
-    file_bytes(files, known.names[1], where);
-    return make_gpt2_tokenizer(known.names[0], known.names[1], files, where);
-  }
+  if (kind == "sentencepiece") return make_sentencepiece_tokenizer(files, where);
+  if (kind == "tokenizer.json" || kind == "gpt2") return make_bpe_tokenizer(kind, files, where);
   fail("{}: there is no tokenizer of kind '{}': use bytes, tokenizer.json, sentencepiece or gpt2",
        where, kind);
 }

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "autograd/base/check.h"
-#include "data/files/json_reader.h"
+#include "data/files/notice.h"
 
 namespace focus {
 namespace {
@@ -25,19 +25,6 @@ const std::string& content_of(const JsonView& token) {
   return content.string();
 }
 
-AddedToken added_token(const JsonView& item, std::int32_t id) {
-  AddedToken token;
-  token.id = id;
-  token.content = content_of(item);
-  if (!item.json().is_object()) return token;
-  token.single_word = item.flag("single_word");
-  token.lstrip = item.flag("lstrip");
-  token.rstrip = item.flag("rstrip");
-  token.special = item.flag("special");
-  token.normalized = item.flag("normalized", !token.special);
-  return token;
-}
-
 std::int32_t id_of_key(const std::string& key, const JsonView& decoder) {
   std::int32_t id = -1;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
@@ -51,8 +38,8 @@ void read_added_decoder(const JsonView& decoder, TokenizerConfig& config) {
     fail("{}: {} tokens are too many", decoder.where(), decoder.object().size());
   for (const auto& [key, value] : decoder.object().items())
     config.added.push_back(
-        added_token(JsonView(value, fmt::format("{}.{}", decoder.where(), shown(key))),
-                    id_of_key(key, decoder)));
+        read_added_token(JsonView(value, fmt::format("{}.{}", decoder.where(), shown(key))),
+                         id_of_key(key, decoder)));
 }
 
 /// Keys such as "bos_token", and lists of more of them.
@@ -105,6 +92,17 @@ std::vector<std::int32_t> said_end(const std::optional<bool>& said, std::optiona
 
 }  // namespace
 
+AddedToken read_added_token(const JsonView& item, std::int32_t id) {
+  AddedToken token{.id = id, .content = content_of(item)};
+  if (!item.json().is_object()) return token;
+  token.single_word = item.flag("single_word");
+  token.lstrip = item.flag("lstrip");
+  token.rstrip = item.flag("rstrip");
+  token.special = item.flag("special");
+  token.normalized = item.flag("normalized", !token.special);
+  return token;
+}
+
 std::vector<std::string> TokenizerConfig::special_contents() const {
   constexpr std::array<std::string_view, 7> kFirst = {
       "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
@@ -116,6 +114,34 @@ std::vector<std::string> TokenizerConfig::special_contents() const {
     if (content && std::ranges::find(kFirst, key) == kFirst.end()) contents.push_back(*content);
   contents.insert(contents.end(), extra.begin(), extra.end());
   return contents;
+}
+
+std::vector<AddedToken> TokenizerConfig::tokens() const {
+  std::vector<AddedToken> all = added;
+  for (const std::string& content : special_contents())
+    all.push_back({.id = -1, .content = content, .special = true});
+  return all;
+}
+
+std::int32_t TokenizerConfig::place(const AddedToken& token, std::optional<std::int32_t> own,
+                                    bool taken, std::int32_t next) const {
+  const bool has_id = token.id >= 0;
+  const std::int32_t id = own ? *own : has_id && !taken ? token.id : next;
+  if (id >= kMaxIds) fail("{}: no id is free for {}", where, json_quoted(token.content));
+  if (has_id && id != token.id)
+    notice("{}: {} has the id {}, not {} as in its configuration", where,
+           json_quoted(token.content), id, token.id);
+  else if (!has_id && id == next)
+    notice("{}: its configuration names {}, which has no id in any file; it gets id {}", where,
+           json_quoted(token.content), id);
+  return id;
+}
+
+const std::string& tokenizer_file(const TokenizerFiles& files, const std::string& name,
+                                  const std::string& where) {
+  const auto found = files.find(name);
+  if (found == files.end()) fail("{}: the tokenizer needs the file {}", where, name);
+  return found->second;
 }
 
 TokenizerConfig read_tokenizer_config(const TokenizerFiles& files, const std::string& where) {

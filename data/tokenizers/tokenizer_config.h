@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "data/files/json_reader.h"
 #include "data/tokenizers/added_tokens.h"
 #include "data/tokenizers/tokenizer.h"
 
@@ -38,11 +42,30 @@ struct TokenizerConfig {
   }
   /// All that are named and not null, in transformers' order, then the extra ones.
   std::vector<std::string> special_contents() const;
+  /// `added`, then special_contents() with the id -1.
+  std::vector<AddedToken> tokens() const;
+  /// The id of one of these: `own`, that of the same text in the tokenizer's own files; else that
+  /// which it has, where that is not `taken`; else `next`. A notice tells of another one than the
+  /// configuration says, and of one that no file has. Throws where none is left.
+  std::int32_t place(const AddedToken& token, std::optional<std::int32_t> own, bool taken,
+                     std::int32_t next) const;
+  /// The id that find(text) gives of the token that is named so; `otherwise` where the key is
+  /// missing, none where it is null.
+  template <class F>
+  std::optional<std::int32_t> id_of(const std::string& key, std::optional<std::int32_t> otherwise,
+                                    F&& find) const {
+    const auto token = named.find(key);
+    if (token == named.end()) return otherwise;
+    return token->second ? std::optional<std::int32_t>(find(*token->second)) : std::nullopt;
+  }
 };
 
 /// From the files of a tokenizer; all is unsaid where they hold none of the three. Throws
 /// std::runtime_error for what is no such file, naming `where` and the key.
 TokenizerConfig read_tokenizer_config(const TokenizerFiles& files, const std::string& where);
+
+/// A token with flags, as these files and tokenizer.json have it: its text, or an object.
+AddedToken read_added_token(const JsonView& item, std::int32_t id);
 
 /// What is put around a text.
 struct TextEnds {
@@ -56,5 +79,24 @@ struct TextEnds {
 /// BOS and EOS as add_bos_token and add_eos_token say, else as in `otherwise`.
 TextEnds text_ends(const TokenizerConfig& config, const TextEnds& otherwise,
                    std::optional<std::int32_t> bos_id, std::optional<std::int32_t> eos_id);
+
+/// The bytes of the file of this name, which must be there.
+const std::string& tokenizer_file(const TokenizerFiles& files, const std::string& name,
+                                  const std::string& where);
+
+// The kinds of tokenizers that are made from files. Each throws std::runtime_error, naming it, for
+// anything in them that is not supported.
+
+/// A BPE model with the steps around it: of kind "tokenizer.json" as that file describes them
+/// (truncation and padding in it are the caller's affair, as in transformers, and are not read), of
+/// kind "gpt2" as gpt2_as_json() does.
+std::unique_ptr<Tokenizer> make_bpe_tokenizer(const std::string& kind, const TokenizerFiles& files,
+                                              const std::string& where);
+/// GPT-2's two files, encoder.json with vocab.bpe or vocab.json with merges.txt, as the
+/// tokenizer.json that says the same.
+nlohmann::json gpt2_as_json(const TokenizerFiles& files, const std::string& where);
+/// tokenizer.model: a SentencePiece model (BPE or unigram).
+std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const TokenizerFiles& files,
+                                                        const std::string& where);
 
 }  // namespace focus

@@ -1,21 +1,21 @@
 #include "data/tokenizers/tokenizer_steps.h"
 
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "autograd/base/check.h"
 #include "data/files/utf8.h"
 #include "data/tokenizers/byte_level_bpe.h"
-#include "data/tokenizers/pattern.h"
-#include "data/tokenizers/unicode.h"
+#include "data/tokenizers/published_split.h"
 
 namespace focus {
 namespace {
-
-constexpr const char* kGpt2Expression =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 [[noreturn]] void refuse(const JsonView& json, const std::string& type) {
   fail("{}: the type {} is not supported", json.where(), json_quoted(type));
@@ -175,6 +175,28 @@ PreTokenizer metaspace_step(const JsonView& json) {
   };
 }
 
+/// What GPT-2 does: its regular expression, then the alphabet of bytes.
+PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex) {
+  auto put = [characters = std::string()](std::string_view bytes, bool at_start,
+                                          const PieceSink& sink) mutable {
+    characters.clear();
+    ByteAlphabet::instance().encode(bytes, characters);
+    sink(characters, at_start);
+  };
+  const Pattern expression = gpt2_pattern();
+  return [=](std::string_view piece, bool at_start, const PieceSink& sink) mutable {
+    std::string prefixed;
+    if (add_prefix_space && !piece.starts_with(' ')) {
+      prefixed = fmt::format(" {}", piece);
+      piece = prefixed;
+    }
+    if (!use_regex) return put(piece, at_start, sink);
+    expression.for_each_part(piece, [&](std::string_view part, bool) {
+      put(part, at_start && part.data() == piece.data(), sink);
+    });
+  };
+}
+
 PreTokenizer read_pre_tokenizer(const JsonView& json, const std::string& type) {
   const std::string& where = json.where();
   const auto regex = [&](const char* expression, const std::string& behavior, bool invert) {
@@ -264,6 +286,12 @@ Decoder metaspace_decoder(const JsonView& json) {
   };
 }
 
+void decode_byte_level(std::vector<std::string>& tokens) {
+  std::string bytes;
+  for (const std::string& token : tokens) bytes += ByteAlphabet::instance().decode(token);
+  tokens.assign(1, replace_invalid_utf8(bytes));
+}
+
 Decoder read_decoder(const JsonView& json, const std::string& type) {
   if (type == "ByteLevel") return decode_byte_level;
   if (type == "ByteFallback") return decode_byte_fallback;
@@ -279,7 +307,31 @@ Decoder read_decoder(const JsonView& json, const std::string& type) {
   refuse(json, type);
 }
 
+const icu::Normalizer2* normalizer(std::string_view form, UErrorCode& status) {
+  if (form == "NFC") return icu::Normalizer2::getNFCInstance(status);
+  if (form == "NFD") return icu::Normalizer2::getNFDInstance(status);
+  if (form == "NFKC") return icu::Normalizer2::getNFKCInstance(status);
+  check(form == "NFKD", "normalize_unicode: unknown normalization form '{}'", form);
+  return icu::Normalizer2::getNFKDInstance(status);
+}
+
 }  // namespace
+
+std::string normalize_unicode(std::string text, std::string_view form) {
+  UErrorCode status = U_ZERO_ERROR;
+  const icu::Normalizer2* instance = normalizer(form, status);
+  // Every form leaves ASCII as it is.
+  if (std::ranges::all_of(text, [](char c) { return (c & 0x80) == 0; })) return text;
+  check(text.size() <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
+        "normalize_unicode: a text of {} bytes is longer than 2 GiB: split it into documents",
+        text.size());
+  std::string result;
+  icu::StringByteSink<std::string> sink(&result, static_cast<std::int32_t>(text.size()));
+  if (U_SUCCESS(status)) instance->normalizeUTF8(0, text, sink, nullptr, status);
+  if (U_FAILURE(status))
+    fail("cannot normalize text to {}: ICU reports {}", form, u_errorName(status));
+  return result;
+}
 
 std::vector<Normalizer> read_normalizers(const JsonView& json) {
   return read_steps<Normalizer>(json, "normalizers", read_normalizer);
@@ -297,32 +349,5 @@ std::vector<Decoder> read_decoders(const JsonView& json) {
 }
 
 Pattern gpt2_pattern() { return Pattern::regex(kGpt2Expression, "the byte-level pre-tokenizer"); }
-
-PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex) {
-  auto put = [characters = std::string()](std::string_view bytes, bool at_start,
-                                          const PieceSink& sink) mutable {
-    characters.clear();
-    ByteAlphabet::instance().encode(bytes, characters);
-    sink(characters, at_start);
-  };
-  const Pattern expression = gpt2_pattern();
-  return [=](std::string_view piece, bool at_start, const PieceSink& sink) mutable {
-    std::string prefixed;
-    if (add_prefix_space && !piece.starts_with(' ')) {
-      prefixed = fmt::format(" {}", piece);
-      piece = prefixed;
-    }
-    if (!use_regex) return put(piece, at_start, sink);
-    expression.for_each_part(piece, [&](std::string_view part, bool) {
-      put(part, at_start && part.data() == piece.data(), sink);
-    });
-  };
-}
-
-void decode_byte_level(std::vector<std::string>& tokens) {
-  std::string bytes;
-  for (const std::string& token : tokens) bytes += ByteAlphabet::instance().decode(token);
-  tokens.assign(1, replace_invalid_utf8(bytes));
-}
 
 }  // namespace focus

@@ -14,6 +14,9 @@ namespace focus {
 /// or a setting that is not supported, and name it: no step is ever left out silently. Steps that
 /// hold a regular expression are not for use by two threads at once.
 
+/// `text` (well-formed UTF-8) in a Unicode normalization form: "NFC", "NFD", "NFKC" or "NFKD".
+std::string normalize_unicode(std::string text, std::string_view form);
+
 /// Rewrites a text that holds no added token.
 using Normalizer = std::function<void(std::string& text)>;
 /// From "normalizer": NFC, NFD, NFKC, NFKD, Prepend, Replace, Sequence, or null.
@@ -29,14 +32,25 @@ using PreTokenizer =
 std::vector<PreTokenizer> read_pre_tokenizers(const JsonView& json);
 /// The expression by which GPT-2 splits text.
 Pattern gpt2_pattern();
-/// What GPT-2 does: its regular expression, then the alphabet of bytes.
-PreTokenizer byte_level_pre_tokenizer(bool add_prefix_space, bool use_regex);
 
 /// Rewrites the list of tokens; the text is what they join to.
 using Decoder = std::function<void(std::vector<std::string>& tokens)>;
 /// From "decoder": ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, Sequence, or null
 /// (tokens joined by blanks).
 std::vector<Decoder> read_decoders(const JsonView& json);
-void decode_byte_level(std::vector<std::string>& tokens);
+
+/// A tokenizer.json of byte-level BPE that splits as GPT-2 does, in the order of Hugging Face's
+/// library, without tokens.
+inline constexpr const char* kByteLevelFile = R"({
+  "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+  "pre_tokenizer":
+    {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+  "post_processor": null,
+  "decoder":
+    {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+  "model":
+    {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+     "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+     "vocab": {}, "merges": []}})";
 
 }  // namespace focus

@@ -45,7 +45,7 @@ TEST_P(Export, ComesBackAsTheSameModel) {
   // Tensor by tensor what transformers wrote.
   const auto theirs = open_safetensors_folder(golden_path(GetParam()));
   const SafetensorsFile ours(out + "/model.safetensors");
-  EXPECT_EQ(ours.metadata().at("format"), "pt");
+  EXPECT_TRUE(contains(read_text(ours.describe()), R"("__metadata__":{"format":"pt"})"));
   for (const TensorInfo& info : ours.tensors())
     EXPECT_TRUE(same_bits(ours.read(info.name), theirs->read(info.name))) << info.name;
 }

@@ -3,7 +3,6 @@
 #include "focus/training/training.h"
 #include "layers/family.h"
 #include "tests/support/cli.h"
-#include "tests/support/nonfinite.h"
 
 // What a training run writes, what it does not change and when it refuses to continue.
 namespace focus {
@@ -411,7 +410,7 @@ TEST_P(NonFinite, StopsTheRunAndKeepsEarlierCheckpoints) {
     const ProcessResult info = cli().run({"info", entry.path().string()});
     EXPECT_EQ(info.status, 0) << info.err;
     const StoreReader store(entry.path());
-    EXPECT_EQ(count_nonfinite(*store.source("/model")), 0) << entry.path();
+    EXPECT_EQ(nonfinite_of(*store.source("/model")).count, 0) << entry.path();
   }
 }
 INSTANTIATE_TEST_SUITE_P(

@@ -8,7 +8,7 @@
 
 #include "data/files/checksum.h"
 #include "data/files/hdf5.h"
-#include "data/tensors/store_digest.h"
+#include "data/tensors/store_scan.h"
 #include "tests/fuzz/harness.h"
 #include "tests/support/temp_folder.h"
 
@@ -69,7 +69,7 @@ class Builder {
       attribute(root, "/", "kind", std::string("model"));
     }
     for (int steps = 0; !input_.empty() && steps < 64; ++steps) step();
-    if ((options & 2) == 0) attribute(root, "/", "digest", digest_.hex());
+    if ((options & 2) == 0) attribute(root, "/", "digest", store_digest(contents_));
   }
 
  private:
@@ -126,7 +126,7 @@ class Builder {
 
   void attribute(hid_t object, const std::string& path, const std::string& name,
                  const AttributeValue& value) {
-    if (write_attribute(object, name, value)) digest_.add_attribute(path, name, value);
+    if (write_attribute(object, name, value)) contents_.groups[path][name] = value;
   }
 
   /// One that the format knows; false where the library refuses it.
@@ -234,8 +234,8 @@ class Builder {
     write_attribute(made, "xxh3", checksum);
     if (H5Tequal(type.id, H5T_STD_U16LE) > 0)
       write_attribute(made, "dtype", std::string(type.name));
-    const std::vector<Index> shape(dims.begin(), dims.end());
-    digest_.add_dataset((parent == "/" ? "/" : parent + "/") + name, type.name, shape, checksum);
+    contents_.datasets[(parent == "/" ? "/" : parent + "/") + name] = {
+        .type = type.name, .shape = {dims.begin(), dims.end()}, .checksum = checksum};
   }
 
   void set_chunks(hid_t create, std::uint8_t kind, const std::vector<hsize_t>& dims) {
@@ -250,7 +250,7 @@ class Builder {
 
   Input& input_;
   H5Handle file_;
-  StoreDigest digest_;
+  StoreContents contents_;
   std::vector<std::string> groups_ = {"/"};
 };
 

@@ -7,62 +7,78 @@
 #include <sstream>
 
 #include "data/files/read_file.h"
+#include "data/gguf/gguf.h"
+#include "data/gguf/gguf_tokenizer.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace focus {
 namespace {
 
+namespace fs = std::filesystem;
 using Ids = std::vector<std::int32_t>;
 
-std::filesystem::path golden_folder() {
-  const char* folder = std::getenv("FOCUS_GOLDEN_DIR");
-  return folder != nullptr ? folder : FOCUS_SOURCE_DIR "/tests/golden";
+fs::path folder_of(const char* variable, const char* otherwise) {
+  const char* folder = std::getenv(variable);
+  return folder != nullptr ? folder : otherwise;
 }
 
-std::filesystem::path shared_folder() {
-  const char* folder = std::getenv("FOCUS_SHARED_DIR");
-  return folder != nullptr ? folder : FOCUS_SOURCE_DIR "/../shared";
-}
+const fs::path kGolden = folder_of("FOCUS_GOLDEN_DIR", FOCUS_SOURCE_DIR "/tests/golden");
+const fs::path kShared = folder_of("FOCUS_SHARED_DIR", FOCUS_SOURCE_DIR "/../shared");
 
-std::vector<nlohmann::json> read_cases(const std::filesystem::path& path) {
+/// The lines of a cases.jsonl.
+void expect_cases(const Tokenizer& tokenizer, const fs::path& path) {
+  SCOPED_TRACE(path.string());
   std::istringstream lines(read_file(path));
-  std::vector<nlohmann::json> cases;
-  for (std::string line; std::getline(lines, line);) cases.push_back(nlohmann::json::parse(line));
-  return cases;
-}
-
-void expect_cases(const std::filesystem::path& folder) {
-  SCOPED_TRACE(folder.string());
-  const auto tokenizer = load_tokenizer(folder);
-  const auto cases = read_cases(folder / "cases.jsonl");
-  EXPECT_FALSE(cases.empty());
-  for (const nlohmann::json& item : cases) {
+  int cases = 0;
+  for (std::string line; std::getline(lines, line); ++cases) {
+    const auto item = nlohmann::json::parse(line);
     const auto text = item.at("text").get<std::string>();
     const auto ids = item.at("ids").get<Ids>();
-    EXPECT_EQ(tokenizer->encode(text), ids) << item.at("text").dump();
-    EXPECT_EQ(tokenizer->decode(ids), item.at("decoded").get<std::string>())
+    EXPECT_EQ(tokenizer.encode(text), ids) << item.at("text").dump();
+    EXPECT_EQ(tokenizer.decode(ids), item.at("decoded").get<std::string>())
         << item.at("text").dump();
     if (item.contains("ids_special")) {
-      EXPECT_EQ(tokenizer->encode_with_special(text), item["ids_special"].get<Ids>())
+      EXPECT_EQ(tokenizer.encode_with_special(text), item["ids_special"].get<Ids>())
           << item.at("text").dump();
     }
   }
+  EXPECT_GT(cases, 0);
 }
 
 TEST(GoldenTokenizers, EveryCase) {
-  const std::filesystem::path folder = golden_folder() / "tokenizers";
-  ASSERT_TRUE(is_directory(folder)) << folder;
   int families = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : fs::directory_iterator(kGolden / "tokenizers")) {
     if (!entry.is_directory()) continue;
     ++families;
-    expect_cases(entry.path());
+    expect_cases(*load_tokenizer(entry.path()), entry.path() / "cases.jsonl");
   }
   EXPECT_GT(families, 0);
 }
 
+/// Every NAME.cases.jsonl by the tokenizer of the NAME.gguf beside it.
+TEST(GoldenTokenizers, OfGgufFiles) {
+  int files = 0;
+  for (const fs::path& folder : {kGolden / "gguf", kShared / "golden/gguf"}) {
+    if (!fs::is_directory(folder)) continue;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.ends_with(".cases.jsonl")) continue;
+      ++files;
+      const fs::path gguf = folder / (name.substr(0, name.find('.')) + ".gguf");
+      const auto tokenizer = tokenizer_of(GgufSource(gguf).metadata());
+      ASSERT_TRUE(tokenizer) << gguf;
+      expect_cases(*tokenizer, entry.path());
+      // The files that it was made from are all that it is.
+      const auto again = make_tokenizer(tokenizer->kind(), tokenizer->files());
+      EXPECT_EQ(again->fingerprint(), tokenizer->fingerprint());
+      expect_cases(*again, entry.path());
+    }
+  }
+  EXPECT_GT(files, 0);
+}
+
 /// The strings of a cases.inp and their ids in cases.out, which holds a line of ids for each.
-void expect_separated_cases(const Tokenizer& tokenizer, const std::filesystem::path& folder) {
+void expect_separated_cases(const Tokenizer& tokenizer, const fs::path& folder) {
   constexpr std::string_view kSeparator = "\n__ggml_vocab_test__\n";
   const std::string input = read_file(folder / "cases.inp");
   std::istringstream answers(read_file(folder / "cases.out"));
@@ -87,7 +103,7 @@ class PublishedTokenizers : public testing::Test {
   void SetUp() override {
     if (!is_directory(folder_)) GTEST_SKIP() << "no " << folder_ << ": set FOCUS_SHARED_DIR";
   }
-  const std::filesystem::path folder_ = shared_folder() / "data" / "tokenizers";
+  const fs::path folder_ = kShared / "data" / "tokenizers";
 };
 
 TEST_F(PublishedTokenizers, Gpt2) {
@@ -99,7 +115,7 @@ TEST_F(PublishedTokenizers, Llama2) {
 }
 
 TEST_F(PublishedTokenizers, Qwen25) {
-  const std::filesystem::path folder = folder_ / "qwen2.5";
+  const fs::path folder = folder_ / "qwen2.5";
   const auto tokenizer = load_tokenizer(folder / "tokenizer.json.xz");
   expect_separated_cases(*tokenizer, folder);
   EXPECT_EQ(tokenizer->bos_id(), std::nullopt);

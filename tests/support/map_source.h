@@ -3,34 +3,37 @@
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "data/tensors/tensor_source.h"
+#include "layers/weights.h"
 #include "tests/support/compare.h"
 
 namespace focus {
 
 /// Named tensors in memory, stored in some type.
-class MapSource : public TensorSource {
- public:
+struct MapSource : TensorsInMemory {
   explicit MapSource(std::map<std::string, Tensor> tensors, Dtype dtype = kRealDtype)
-      : tensors_(std::move(tensors)), dtype_(dtype) {
-    for (const auto& [name, tensor] : tensors_)
-      infos_.push_back({name,
-                        {tensor.shape().dims().begin(), tensor.shape().dims().end()},
-                        dtype,
-                        name_of(dtype)});
-  }
-  const std::vector<TensorInfo>& tensors() const override { return infos_; }
-  void read_raw(std::string_view name, std::vector<std::byte>& bytes) const override {
-    pack(tensors_.at(std::string(name)).span(), dtype_, bytes);
-  }
-  std::string describe() const override { return "some/model"; }
-
- private:
-  std::map<std::string, Tensor> tensors_;
-  Dtype dtype_;
-  std::vector<TensorInfo> infos_;
+      : TensorsInMemory("some/model", std::move(tensors), dtype) {}
 };
+
+/// The parameters of a decoder under their published names.
+inline std::map<std::string, Tensor> published(Decoder& decoder) {
+  std::map<std::string, Tensor> tensors;
+  for_each_published(
+      decoder, [](const Variable& p) { return p.value(); },
+      [&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor; });
+  return tensors;
+}
+
+inline void expect_same_weights(Decoder& a, Decoder& b) {
+  std::map<std::string, Tensor> expected;
+  for_each_parameter(a, [&](const std::string& name, Variable& p) { expected[name] = p.value(); });
+  std::size_t compared = 0;
+  for_each_parameter(b, [&](const std::string& name, Variable& p) {
+    EXPECT_TRUE(same_bits(p.value(), expected.at(name))) << name;
+    ++compared;
+  });
+  EXPECT_EQ(compared, expected.size());
+}
 
 }  // namespace focus

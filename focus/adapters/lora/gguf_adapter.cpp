@@ -8,7 +8,7 @@
 #include "data/files/json_reader.h"
 #include "data/gguf/gguf.h"
 #include "focus/adapters/lora/lora_files.h"
-#include "layers/gguf_names.h"
+#include "layers/gguf_settings.h"
 
 namespace focus {
 namespace {

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/gguf/gguf_header.h"
-#include "data/gguf/gguf_pre_tokenizer.h"
-#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/gguf/gguf.h"
+#include "data/gguf/gguf_vocabulary.h"
 #include "data/tokenizers/byte_level_bpe.h"
+#include "data/tokenizers/tokenizer_config.h"
 #include "tests/support/gguf_bytes.h"
 
 namespace focus {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "data/gguf/gguf_keys.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
@@ -63,7 +62,7 @@ TEST_F(GgufWriterTest, KeysComeBackInTheirTypes) {
 TEST_F(GgufWriterTest, NumbersAreRoundedOnceAndLieWhereTheyMust) {
   // An odd number of bytes of F16, so that what follows needs padding.
   const Tensor vector = random({5}, 1), matrix = random({3, 64}, 2), cube = random({2, 3, 4}, 3);
-  std::vector<GgufTensor> announced = {
+  std::vector<AnnouncedTensor> announced = {
       {"odd", vector.shape(), Dtype::f16},   {"vector", vector.shape(), Dtype::f32},
       {"bf16", matrix.shape(), Dtype::bf16}, {"q8_0", matrix.shape(), Dtype::q8_0},
       {"cube", cube.shape(), Dtype::f16},    {"f32", matrix.shape(), Dtype::f32}};
@@ -71,11 +70,11 @@ TEST_F(GgufWriterTest, NumbersAreRoundedOnceAndLieWhereTheyMust) {
   const std::map<std::string, Tensor> written = {{"odd", vector},  {"vector", vector},
                                                  {"bf16", matrix}, {"q8_0", matrix},
                                                  {"cube", cube},   {"f32", matrix}};
-  for (const GgufTensor& tensor : announced) writer.add(tensor.name, written.at(tensor.name));
+  for (const AnnouncedTensor& tensor : announced) writer.add(tensor.name, written.at(tensor.name));
   writer.commit();
   const GgufSource source(path());
   ASSERT_EQ(source.tensors().size(), announced.size());
-  for (const GgufTensor& tensor : announced) {
+  for (const AnnouncedTensor& tensor : announced) {
     const TensorInfo* info = source.find(tensor.name);
     ASSERT_NE(info, nullptr) << tensor.name;
     EXPECT_EQ(info->dtype, tensor.dtype) << tensor.name;
@@ -90,7 +89,7 @@ TEST_F(GgufWriterTest, NumbersAreRoundedOnceAndLieWhereTheyMust) {
 
 TEST_F(GgufWriterTest, RefusesWhatLlamaCppDoesNotTakeAndLeavesNothing) {
   const Shape shape{2, 3};
-  const auto refused = [&](std::vector<GgufTensor> tensors) {
+  const auto refused = [&](std::vector<AnnouncedTensor> tensors) {
     EXPECT_THROW(GgufWriter(path(), {}, std::move(tensors)), std::invalid_argument);
     EXPECT_TRUE(is_empty());
   };

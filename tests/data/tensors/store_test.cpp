@@ -17,7 +17,6 @@
 #include "autograd/version.h"
 #include "data/files/durable_file.h"
 #include "data/files/hdf5.h"
-#include "tests/support/nonfinite.h"
 #include "tests/support/temp_folder.h"
 
 /// Read by the leak sanitizer, where the build has it: the HDF5 library loses some bytes of its own
@@ -127,7 +126,7 @@ TEST(Store, SourceOutlivesTheReader) {
   EXPECT_EQ(source->tensors()[3].stored_as, kReal);
   EXPECT_EQ(store_path("/model", "transformer.h.0.bias"), "/model/transformer/h/0/bias");
   EXPECT_TRUE(same(source->read("transformer.h.0.bias"), random_tensor({700, 4}, 2)));
-  EXPECT_EQ(count_nonfinite(*source), 0);
+  EXPECT_EQ(nonfinite_of(*source).count, 0);
   std::vector<std::byte> raw;
   source->read_raw("half", raw);
   EXPECT_EQ(raw.size(), 4u);

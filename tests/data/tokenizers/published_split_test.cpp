@@ -5,7 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "data/files/utf8.h"
-#include "data/tokenizers/piece_cache.h"
+#include "data/tokenizers/byte_level_bpe.h"
 
 namespace focus {
 namespace {

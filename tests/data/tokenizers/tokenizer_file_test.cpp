@@ -301,7 +301,7 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
       {"/model/merges", json::array({json::array({"", "a"})}), "merge 0 has an empty part"},
       {"/model/ignore_merges", "yes", "model.ignore_merges: expected true or false"},
       {"/model", nullptr, "model: expected an object"},
-      {"/added_tokens", json::array({added(300, "")}), "added_tokens[0]: an added token is empty"},
+      {"/added_tokens", json::array({added(300, "")}), "added_tokens[0].content: a token is empty"},
       {"/added_tokens", json::array({added(300, "x")}), "120 in the model's vocabulary"},
       {"/added_tokens", json::array({added(97, "<x>")}),
        "id 97 of \"<x>\" already belongs to \"a\""},

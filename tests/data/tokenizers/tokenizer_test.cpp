@@ -8,7 +8,7 @@
 #include "data/files/utf8.h"
 #include "data/text/text.h"
 #include "data/tokenizers/byte_level_bpe.h"
-#include "data/tokenizers/unicode.h"
+#include "data/tokenizers/tokenizer_steps.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
