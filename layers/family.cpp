@@ -1,5 +1,4 @@
 #include "layers/architectures/common.h"
-#include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
 // How the parts of a Family that are data are read and written, in config.json and in GGUF files.

@@ -74,7 +74,7 @@ class GgufSettings;
 class GgufSettingsWriter;
 
 /// How a family's models lie in a GGUF file. The tensors' names are the same for all
-/// (gguf_names.h), and so are the keys of biases, windows and local rotary embeddings.
+/// (gguf_settings.h), and so are the keys of biases, windows and local rotary embeddings.
 struct GgufForm {
   std::string architecture = {};  // llama.cpp's name
   bool rotary_pairs = false;      // rows of q and k lie in pairs

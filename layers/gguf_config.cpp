@@ -4,11 +4,82 @@
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
-#include "layers/gguf_names.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {
+
+void GgufSettings::fail_missing(std::string_view name) const {
+  fail("{}: key {} is missing; convert the model again", where(), key(name));
+}
+
+Index GgufSettings::in_range(std::string_view name, std::int64_t value) const {
+  if (value < 0 || value > std::int64_t{1} << 40)
+    fail("{}: {} must be from 0 to 2^40, not {}", where(), key(name), value);
+  return value;
+}
+
+Index GgufSettings::integer(std::string_view name) const {
+  const auto value = source_.metadata().integer(key(name));
+  if (!value) fail_missing(name);
+  return in_range(name, *value);
+}
+
+double GgufSettings::number(std::string_view name) const {
+  const auto value = source_.metadata().number(key(name));
+  if (!value) fail_missing(name);
+  if (!std::isfinite(*value)) fail("{}: {} must be finite, not {}", where(), key(name), *value);
+  return *value;
+}
+
+std::string GgufSettings::text(std::string_view name, const std::string& otherwise) const {
+  return shown(source_.metadata().text(key(name)).value_or(otherwise));
+}
+
+Index GgufSettings::of_all_layers(std::string_view name, Index layers) const {
+  if (!source_.metadata().is_array(key(name))) return integer(name);
+  const auto values = *source_.metadata().integers(key(name));
+  if (static_cast<Index>(values.size()) != layers || values.empty())
+    fail("{}: {} has {} values for {} layers", where(), key(name), values.size(), layers);
+  if (std::ranges::any_of(values, [&](std::int64_t value) { return value != values.front(); }))
+    fail("{}: {} differs between layers, which is not supported", where(), key(name));
+  return in_range(name, values.front());
+}
+
 namespace {
+
+std::vector<TensorRule> make_rules() {
+  const std::string ours = "layers.{}.", theirs = "blk.{}.";
+  std::vector<TensorRule> rules = {{"embed_tokens", "token_embd"},
+                                   {"embed_positions", "position_embd"},
+                                   {"norm", "output_norm"},
+                                   {"lm_head", "output"}};
+  for (const auto& [name, gguf] : {std::pair{"input_layernorm", "attn_norm"},
+                                   {"post_attention_layernorm", "ffn_norm"},
+                                   {"attention_out_norm", "post_attention_norm"},
+                                   {"mlp_out_norm", "post_ffw_norm"},
+                                   {"self_attn.q_norm", "attn_q_norm"},
+                                   {"self_attn.k_norm", "attn_k_norm"},
+                                   {"self_attn.o_proj", "attn_output"},
+                                   {"mlp.gate_proj", "ffn_gate"},
+                                   {"mlp.up_proj", "ffn_up"},
+                                   {"mlp.down_proj", "ffn_down"}})
+    rules.push_back({ours + name, theirs + gguf});
+  rules.push_back({ours + "mlp.gate_proj", theirs + "ffn_up", false, 0, 2});
+  rules.push_back({ours + "mlp.up_proj", theirs + "ffn_up", false, 1, 2});
+  int part = 0;
+  for (const std::string name : {"q", "k", "v"}) {
+    const TensorRule single{.ours = ours + "self_attn." + name + "_proj",
+                            .theirs = theirs + "attn_" + name,
+                            .rotary_pairs = name != "v"};
+    TensorRule fused = single;
+    fused.theirs = theirs + "attn_qkv";
+    fused.part = part++;
+    fused.parts = 3;
+    rules.push_back(single);
+    rules.push_back(fused);
+  }
+  return rules;
+}
 
 constexpr const char* kTypeKey = "general.type";
 constexpr const char* kArchitectureKey = "general.architecture";
@@ -128,6 +199,37 @@ void read_rope(const GgufSettings& s, const GgufForm& form, ModelConfig& c) {
 
 }  // namespace
 
+std::span<const TensorRule> gguf_rules() {
+  static const std::vector<TensorRule> rules = make_rules();
+  return rules;
+}
+
+bool is_rope_tensor(const GgufForm& form, const std::string& name) {
+  return (form.rope_factors && name == kRopeFactors) ||
+         (form.longrope && (name == kShortFactors || name == kLongFactors));
+}
+
+double added_in_gguf(const ModelConfig& config, const std::string& ours) {
+  return ours.ends_with("norm.weight") ? config.norm_weight_offset : 0;
+}
+
+const Family& find_gguf_family(const std::string& architecture, bool has_window,
+                               const std::string& where) {
+  const Family* found = nullptr;
+  std::string known;
+  for (const Family& family : families()) {
+    const GgufForm& form = family.gguf;
+    if (form.architecture.empty()) continue;
+    if (known.find(form.architecture) == std::string::npos)
+      known += (known.empty() ? "" : ", ") + form.architecture;
+    if (form.architecture != architecture) continue;
+    if (found == nullptr || form.has_window == has_window) found = &family;
+  }
+  if (found == nullptr)
+    fail("{}: architecture \"{}\" is not supported ({} are)", where, shown(architecture), known);
+  return *found;
+}
+
 ModelConfig read_gguf_config(const GgufSource& source) {
   const GgufMetadata& metadata = source.metadata();
   const std::string architecture = architecture_of(metadata);
@@ -190,6 +292,139 @@ void read_gguf_local_rope(const GgufSettings& s, double theta, ModelConfig& c) {
                          .partial_rotary_factor = c.rope.partial_rotary_factor};
   c.local_rope.reset();
   if (local != c.rope) c.local_rope = local;
+}
+
+// How a GGUF file says that rotary embeddings are stretched: by keys, or by factors in tensors.
+// Those of rope_freqs.weight are llama3's scaling, computed; transformers, and a model's
+// config.json here, want the parameters that they were computed from.
+namespace {
+
+/// A factor is a float32 that was rounded on its way more than once.
+constexpr double kAccuracy = 2e-6;
+
+bool reproduces(const RopeConfig& rope, const std::vector<double>& factors) {
+  RopeConfig plain = rope;
+  plain.scaling = RopeConfig::Scaling::none;
+  const auto dims = static_cast<Index>(2 * factors.size());
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const auto pair = static_cast<Index>(i);
+    const double factor = plain.frequency(pair, dims) / rope.frequency(pair, dims);
+    if (!(std::abs(factor - factors[i]) <= kAccuracy * factor)) return false;
+  }
+  return true;
+}
+
+/// The usual number for what is its float32, so that settings are those of a config.json.
+void snap(double usual, double& number) {
+  if (std::abs(number - usual) <= 1e-6 * usual) number = usual;
+}
+
+/// None where the file does not have the tensor.
+std::vector<double> read_factors(const GgufSettings& s, const char* name, Index pairs) {
+  const TensorInfo* info = s.tensor(name);
+  if (info == nullptr) return {};
+  if (info->shape != std::vector<Index>{pairs} || info->dtype != Dtype::f32)
+    fail("{}: tensor {} must be {} F32 values, one per frequency", s.where(), name, pairs);
+  const Tensor stored = s.source().read(name);
+  return {stored.span().begin(), stored.span().end()};
+}
+
+void check_original(const GgufSettings& s, const RopeConfig& rope) {
+  if (rope.original_max_position_embeddings == 0)
+    fail("{}: {} must be positive, not 0", s.where(),
+         s.key("rope.scaling.original_context_length"));
+}
+
+void read_gguf_yarn(const GgufSettings& s, RopeConfig& rope) {
+  rope.scaling = RopeConfig::Scaling::yarn;
+  rope.original_max_position_embeddings = s.integer("rope.scaling.original_context_length");
+  rope.beta_fast = s.number("rope.scaling.yarn_beta_fast", rope.beta_fast);
+  rope.beta_slow = s.number("rope.scaling.yarn_beta_slow", rope.beta_slow);
+  check_original(s, rope);
+  if (rope.beta_slow <= 0 || rope.beta_fast < rope.beta_slow)
+    fail("{}: {} {} must be at least {} {} and both positive", s.where(),
+         s.key("rope.scaling.yarn_beta_fast"), rope.beta_fast, s.key("rope.scaling.yarn_beta_slow"),
+         rope.beta_slow);
+  // The first is transformers' own, copied by the converter; the second multiplies it.
+  const double usual = yarn_attention_factor(rope.factor);
+  rope.attention_factor =
+      s.number("rope.scaling.yarn_attn_factor", usual) * s.number("rope.scaling.attn_factor", 1);
+  snap(usual, rope.attention_factor);
+}
+
+/// By its tensors: llama.cpp's converter of phi3 names no type.
+void read_gguf_longrope(const GgufSettings& s, ModelConfig& c) {
+  RopeConfig& rope = c.rope;
+  const Index pairs = c.rotary_dim() / 2;
+  rope.short_factor = read_factors(s, kShortFactors, pairs);
+  rope.long_factor = read_factors(s, kLongFactors, pairs);
+  if (rope.short_factor.empty() && rope.long_factor.empty()) return;
+  const auto sane = [](double factor) { return factor >= 1e-3 && factor <= 1e6; };
+  for (const auto* factors : {&rope.short_factor, &rope.long_factor})
+    if (factors->empty() || !std::ranges::all_of(*factors, sane))
+      fail("{}: {} and {} must both be set, to numbers from 0.001 to 1e6", s.where(), kShortFactors,
+           kLongFactors);
+  rope.scaling = RopeConfig::Scaling::longrope;
+  rope.original_max_position_embeddings =
+      s.integer("rope.scaling.original_context_length", c.max_position_embeddings);
+  check_original(s, rope);
+  rope.factor = static_cast<double>(c.max_position_embeddings) /
+                static_cast<double>(rope.original_max_position_embeddings);
+  rope.attention_factor = s.number("rope.scaling.attn_factor", 1);
+  snap(longrope_attention_factor(rope.factor, rope.original_max_position_embeddings),
+       rope.attention_factor);
+}
+
+}  // namespace
+
+void read_gguf_rope_scaling(const GgufSettings& s, const GgufForm& form, ModelConfig& c) {
+  const double factor = s.number("rope.scaling.factor", s.number("rope.scale_linear", 0));
+  const std::string type = s.text("rope.scaling.type", factor > 0 ? "linear" : "none");
+  const bool longrope = form.longrope && type == "longrope";
+  if (type != "none" && type != "linear" && type != "yarn" && !longrope)
+    fail("{}: {} \"{}\" is not supported (none, linear, yarn{} are)", s.where(),
+         s.key("rope.scaling.type"), type, form.longrope ? ", longrope" : "");
+  if ((type == "linear" || type == "yarn") && factor != 0) {
+    if (factor < 1)
+      fail("{}: {} must be at least 1, not {}", s.where(), s.key("rope.scaling.factor"), factor);
+    c.rope.factor = factor;
+    c.rope.scaling = RopeConfig::Scaling::linear;
+    if (type == "yarn") read_gguf_yarn(s, c.rope);
+  }
+  if (form.longrope && c.rope.scaling == RopeConfig::Scaling::none) read_gguf_longrope(s, c);
+  if (longrope && c.rope.scaling == RopeConfig::Scaling::none)
+    fail("{}: {} is longrope, but tensor {} is missing", s.where(), s.key("rope.scaling.type"),
+         kLongFactors);
+  if (!form.rope_factors) return;
+  const std::vector<double> factors = read_factors(s, kRopeFactors, c.rotary_dim() / 2);
+  if (factors.empty()) return;
+  const auto scaled =
+      c.rope.scaling == RopeConfig::Scaling::none ? llama3_rope(c.rope, factors) : std::nullopt;
+  if (!scaled)
+    fail(
+        "{}: the factors of {} are not those of llama3 scaling with the parameters of published "
+        "models, "
+        "the only one that is supported",
+        s.where(), kRopeFactors);
+  c.rope = *scaled;
+}
+
+std::optional<RopeConfig> llama3_rope(RopeConfig rope, const std::vector<double>& factors) {
+  const auto sane = [](double factor) { return factor >= 1 - kAccuracy && factor <= 1e6; };
+  if (factors.empty() || !std::ranges::all_of(factors, sane)) return std::nullopt;
+  rope.factor = std::round(std::ranges::max(factors) * 1e4) / 1e4;
+  if (rope.factor == 1) return reproduces(rope, factors) ? std::optional(rope) : std::nullopt;
+  rope.scaling = RopeConfig::Scaling::llama3;
+  rope.low_freq_factor = 1;
+  rope.high_freq_factor = 4;
+  const auto fits = [&](Index original) {
+    rope.original_max_position_embeddings = original;
+    return reproduces(rope, factors);
+  };
+  if (fits(8192)) return rope;
+  for (Index original = 16; original <= 1 << 24; original *= 2)
+    if (fits(original)) return rope;
+  return std::nullopt;
 }
 
 }  // namespace focus

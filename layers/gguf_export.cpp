@@ -1,37 +1,16 @@
-#include "layers/gguf_export.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "autograd/base/check.h"
-#include "layers/gguf_names.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {
-
-std::string GgufSettingsWriter::key(std::string_view name) const {
-  return fmt::format("{}.{}", architecture_, name);
-}
 
 void GgufSettingsWriter::integer(std::string_view name, Index value) {
   check(value >= 0 && value <= std::numeric_limits<std::uint32_t>::max(),
         "{}: {} is {}, outside the range of a GGUF file", where_, key(name), value);
   keys_.u32(key(name), static_cast<std::uint32_t>(value));
-}
-
-void GgufSettingsWriter::number(std::string_view name, double value) {
-  keys_.f32(key(name), static_cast<float>(value));
-}
-
-void GgufSettingsWriter::flag(std::string_view name, bool value) { keys_.flag(key(name), value); }
-
-void GgufSettingsWriter::flags(std::string_view name, const std::vector<bool>& values) {
-  keys_.flags(key(name), values);
-}
-
-void GgufSettingsWriter::text(std::string_view name, std::string_view value) {
-  keys_.text(key(name), value);
 }
 
 void GgufSettingsWriter::fail_unsupported(const std::string& what) const {

@@ -1,5 +1,7 @@
 #include "layers/model_config.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -106,27 +108,29 @@ Index ModelConfig::widest_window() const {
   return sliding_windows.empty() ? 0 : std::ranges::max(sliding_windows);
 }
 
+namespace {
+
+/// The first of several names of one activation is written.
+constexpr std::pair<const char*, Activation> kActivations[] = {
+    {"gelu", Activation::gelu},           {"gelu_new", Activation::gelu_tanh},
+    {"gelu_fast", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh},
+    {"silu", Activation::silu},           {"swish", Activation::silu}};
+
+}  // namespace
+
 Activation activation_named(const std::string& name, const std::string& where) {
-  if (name == "gelu") return Activation::gelu;
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
-    return Activation::gelu_tanh;
-  if (name == "silu" || name == "swish") return Activation::silu;
-  throw std::invalid_argument(fmt::format(
-      "{}: activation \"{}\" is not supported (gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu "
-      "are)",
-      where, name));
+  std::vector<const char*> names;
+  for (const auto& [known, activation] : kActivations) {
+    if (name == known) return activation;
+    names.push_back(known);
+  }
+  throw std::invalid_argument(fmt::format("{}: activation \"{}\" is not supported ({} are)", where,
+                                          name, fmt::join(names, ", ")));
 }
 
 std::string activation_name(Activation activation) {
-  switch (activation) {
-    case Activation::gelu:
-      return "gelu";
-    case Activation::gelu_tanh:
-      return "gelu_new";
-    case Activation::silu:
-      break;
-  }
-  return "silu";
+  return std::ranges::find(kActivations, activation, &std::pair<const char*, Activation>::second)
+      ->first;
 }
 
 ModelConfig parse_model_config(const std::string& json_text, const std::string& where) {

@@ -10,7 +10,7 @@
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
 #include "layers/family.h"
-#include "layers/gguf_names.h"
+#include "layers/gguf_settings.h"
 
 namespace focus {
 namespace {
@@ -375,55 +375,61 @@ Tensor to_gguf_order(const ModelConfig& config, const std::string& ours, const T
 
 namespace {
 
-/// The tensor whose parts those are, in their order.
-Tensor joined(TensorRule rule, const ModelConfig& config, const std::vector<Tensor>& parts) {
-  const Shape& shape = parts[0].shape();
-  Tensor whole(shape.with(0, rows_of(rule, config, shape[0]).all));
-  rule.part = 0;
-  for (const Tensor& part : parts) {
-    set_part_rows(rule, config, part, whole);
-    ++rule.part;
-  }
-  return whole;
+/// A tensor of either kind as its bytes.
+struct Bytes {
+  Dtype dtype;
+  Shape shape;
+  std::span<std::byte> bytes;
+};
+Bytes bytes_in(Tensor& x) { return {kRealDtype, x.shape(), std::as_writable_bytes(x.span())}; }
+Bytes bytes_in(PackedTensor& x) { return {x.dtype, x.shape, x.bytes}; }
+Tensor of_shape(const Tensor&, const Shape& shape) { return Tensor(shape); }
+PackedTensor of_shape(const PackedTensor& like, const Shape& shape) {
+  return {like.dtype, shape, std::vector<std::byte>(bytes_of(like.dtype, shape.size()))};
 }
 
-PackedTensor joined(TensorRule rule, const ModelConfig& config, std::vector<PackedTensor> parts) {
-  const Dtype dtype = parts[0].dtype;
-  if (std::ranges::any_of(parts, [&](const PackedTensor& p) { return p.dtype != dtype; }))
-    for (PackedTensor& part : parts) {
-      const Tensor numbers = to_tensor(part.bytes, part.dtype, part.shape);
-      part.dtype = Dtype::f32;
-      pack(numbers.span(), part.dtype, part.bytes);
-    }
-  const Shape shape = parts[0].shape;
-  PackedTensor whole{parts[0].dtype, shape.with(0, rows_of(rule, config, shape[0]).all), {}};
-  whole.bytes.resize(bytes_of(whole.dtype, whole.shape.size()));
+void bring_to_one_format(std::span<Tensor>) {}
+void bring_to_one_format(std::span<PackedTensor> parts) {
+  if (std::ranges::all_of(parts, [&](const PackedTensor& p) { return p.dtype == parts[0].dtype; }))
+    return;
+  for (PackedTensor& part : parts) {
+    const Tensor numbers = to_tensor(part.bytes, part.dtype, part.shape);
+    part.dtype = Dtype::f32;
+    pack(numbers.span(), part.dtype, part.bytes);
+  }
+}
+
+/// The tensor whose parts those are, in their order.
+template <class Stored>
+Stored joined(TensorRule rule, const ModelConfig& config, std::vector<Stored> parts) {
+  bring_to_one_format(parts);
+  const auto [dtype, shape, first] = bytes_in(parts[0]);
+  Stored whole = of_shape(parts[0], shape.with(0, rows_of(rule, config, shape[0]).all));
+  std::byte* const to = bytes_in(whole).bytes.data();
   rule.part = 0;
-  for (const PackedTensor& part : parts) {
-    for_each_run(rule, config, part.shape, [&](Index ours, Index at, Index size) {
-      std::memcpy(whole.bytes.data() + bytes_of(whole.dtype, at),
-                  part.bytes.data() + bytes_of(whole.dtype, ours), bytes_of(whole.dtype, size));
+  for (Stored& part : parts) {
+    const Bytes from = bytes_in(part);
+    for_each_run(rule, config, from.shape, [&, format = dtype](Index ours, Index at, Index size) {
+      std::memcpy(to + bytes_of(format, at), from.bytes.data() + bytes_of(format, ours),
+                  bytes_of(format, size));
     });
     ++rule.part;
   }
   return whole;
 }
 
-void transpose_if_stored_so(const TensorRule& rule, Tensor& x) {
-  if (is_transposed(rule, x.shape(), kRealDtype)) x = transpose(Variable(x), 0, 1).value();
-}
-
-void transpose_if_stored_so(const TensorRule& rule, PackedTensor& packed) {
-  if (!is_transposed(rule, packed.shape, packed.dtype)) return;
-  const Index rows = packed.shape[0], cols = packed.shape[1];
-  const std::size_t number = bytes_of(packed.dtype, 1);
-  const std::vector<std::byte> from = std::move(packed.bytes);
-  packed.bytes.resize(from.size());
-  packed.shape = {cols, rows};
-  for (Index i = 0; i < rows; ++i)
-    for (Index j = 0; j < cols; ++j)
-      std::memcpy(packed.bytes.data() + static_cast<std::size_t>(j * rows + i) * number,
-                  from.data() + static_cast<std::size_t>(i * cols + j) * number, number);
+template <class Stored>
+void transpose_if_stored_so(const TensorRule& rule, Stored& x) {
+  const Bytes from = bytes_in(x);
+  if (!is_transposed(rule, from.shape, from.dtype)) return;
+  const Index rows = from.shape[0], cols = from.shape[1];
+  const std::size_t number = bytes_of(from.dtype, 1);
+  Stored turned = of_shape(x, {cols, rows});
+  std::byte* to = bytes_in(turned).bytes.data();
+  for (Index j = 0; j < cols; ++j)
+    for (Index i = 0; i < rows; ++i, to += number)
+      std::memcpy(to, from.bytes.data() + static_cast<std::size_t>(i * cols + j) * number, number);
+  x = std::move(turned);
 }
 
 }  // namespace

@@ -106,16 +106,6 @@ std::string fingerprint_of(const ModelFiles& files) {
   return fingerprint;
 }
 
-void verify_model(const ModelFiles& files) {
-  const std::optional<std::string> known = known_fingerprint(files);
-  const std::string found = known ? read_model(files).fingerprint : fingerprint_of(files);
-  if (known && *known != found)
-    fail(
-        "{}: the fingerprint of its weights is {}, not {} as before: they were changed; use "
-        "another copy",
-        files.where, found, *known);
-}
-
 std::string model_fingerprint(Decoder& decoder) {
   Checksum checksum = start_fingerprint(decoder.config());
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) {

@@ -45,8 +45,6 @@ ReadModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunc
 /// The fingerprint that a checkpoint file states, or the one noted for a folder whose files have
 /// the same sizes and times as then; otherwise reads all weights.
 std::string fingerprint_of(const ModelFiles& files);
-/// Reads all weights. Throws std::runtime_error if their fingerprint is not fingerprint_of(files).
-void verify_model(const ModelFiles& files);
 /// The fingerprint of weights in memory.
 std::string model_fingerprint(Decoder& decoder);
 

@@ -5,10 +5,9 @@
 #include <limits>
 
 #include "autograd/base/check.h"
-#include "data/gguf/gguf_tokenizer_export.h"
+#include "data/gguf/gguf_tokenizer.h"
 #include "data/gguf/gguf_writer.h"
-#include "layers/gguf_export.h"
-#include "layers/gguf_names.h"
+#include "layers/gguf_settings.h"
 
 namespace focus {
 namespace {
@@ -61,14 +60,14 @@ void copy_tokenizer(const GgufMetadata& from, GgufKeys& keys) {
     if (key.starts_with("tokenizer.")) keys.copy(from, key);
 }
 
-std::vector<GgufTensor> tensors_of(const ModelConfig& config, Dtype dtype) {
+std::vector<AnnouncedTensor> tensors_of(const ModelConfig& config, Dtype dtype) {
   Decoder decoder(config);
-  std::vector<GgufTensor> tensors;
+  std::vector<AnnouncedTensor> tensors;
   for (auto& [name, shape] : published_shapes(decoder, TensorNaming::gguf)) {
     tensors.push_back({name, shape, dtype_in_file(name, shape, dtype)});
     if (name == kEmbedding && copies_tied_head(config)) tensors.push_back({kHead, shape, dtype});
   }
-  std::vector<GgufTensor> factors;
+  std::vector<AnnouncedTensor> factors;
   for (const auto& [name, numbers] : gguf_rope_tensors(config))
     factors.push_back({name, Shape{static_cast<Index>(numbers.size())}, Dtype::f32});
   tensors.insert(tensors.begin(), factors.begin(), factors.end());
@@ -147,14 +146,14 @@ GgufWritten write_gguf_model(const fs::path& path, const ModelFiles& files, Dtyp
                            static_cast<std::int32_t>(files.config.vocab_size), files.where, keys);
     written.notices.insert(written.notices.end(), notices.begin(), notices.end());
   }
-  std::vector<GgufTensor> tensors = tensors_of(files.config, dtype);
-  const auto narrow = std::ranges::count_if(tensors, [&](const GgufTensor& tensor) {
+  std::vector<AnnouncedTensor> tensors = tensors_of(files.config, dtype);
+  const auto narrow = std::ranges::count_if(tensors, [&](const AnnouncedTensor& tensor) {
     return tensor.dtype != dtype && tensor.dtype != Dtype::f32;
   });
   if (narrow > 0)
     written.notices.push_back(
         fmt::format("{} matrices whose rows are not whole blocks of 32 are in F16", narrow));
-  for (const GgufTensor& tensor : tensors) written.parameters += tensor.shape.size();
+  for (const AnnouncedTensor& tensor : tensors) written.parameters += tensor.shape.size();
   GgufWriter writer(path, keys, std::move(tensors));
   write_tensors(files, dtype, writer);
   writer.commit([&](const GgufSource& read) {
@@ -215,7 +214,7 @@ GgufWritten write_gguf_adapter(const fs::path& path, const LoadedModel& model, D
   keys.f32("adapter.lora.alpha",
            static_cast<float>(lora.config().scaling() * static_cast<double>(lora.config().r)));
   std::vector<AdapterPair> pairs;
-  std::vector<GgufTensor> tensors;
+  std::vector<AnnouncedTensor> tensors;
   lora.for_each_linear([&](const PublishedLinear& target, const LoraLinear& linear) {
     const AdapterPair& pair = pairs.emplace_back(adapter_pair(config, target, linear));
     check_base_has(model, pair.base);

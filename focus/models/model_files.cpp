@@ -2,21 +2,187 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
 #include "data/files/input_file.h"
+#include "data/files/json_reader.h"
 #include "data/files/notice.h"
+#include "data/gguf/gguf.h"
+#include "data/gguf/gguf_tokenizer.h"
+#include "data/tensors/safetensors.h"
+#include "data/text/text.h"
+#include "focus/adapters/lora/lora_files.h"
 #include "focus/models/fingerprint.h"
-#include "focus/models/model_format.h"
+#include "layers/gguf_settings.h"
 
 namespace focus {
+namespace {
 
-const ModelFormat& format_of(const std::filesystem::path& path, std::string_view expected) {
-  static const std::array formats = {folder_format(), gguf_format(), checkpoint_format()};
-  if (!is_there(path)) fail("{}: no such file or folder; {}", path.string(), expected);
-  return *std::ranges::find_if(formats, [&](const ModelFormat& each) { return each.is(path); });
+namespace fs = std::filesystem;
+
+/// A form in which models and adapters are on disk.
+struct ModelFormat {
+  /// Whether a path is of this form; the first in the table that says so opens it.
+  bool (*is)(const std::filesystem::path& path);
+  /// Without `own_tokenizer` the model's tokenizer is not read: another one replaces it. Throws
+  /// std::runtime_error or std::invalid_argument, one line.
+  ModelFiles (*open)(const std::filesystem::path& path, bool own_tokenizer);
+  /// The adapters of a path for a model of that shape, at least one. Throws as open() does.
+  std::vector<SavedAdapter> (*open_adapters)(const std::filesystem::path& path,
+                                             const ModelConfig& shape);
+};
+
+// Hugging Face's folder; of adapters PEFT's, and an exported Focus.
+
+/// A folder of the Hugging Face cache has the model in snapshots/, under its commit's name.
+void refuse_cache_folder(const fs::path& folder) {
+  if (!fs::is_directory(folder / "snapshots")) return;
+  std::string found = (folder / "snapshots" / "COMMIT").string();
+  for (const auto& entry : fs::directory_iterator(folder / "snapshots"))
+    found = entry.path().string();
+  fail("{}: is a folder of the Hugging Face cache; the model is in {}", folder.string(), found);
 }
+
+ModelFiles open_folder(const fs::path& folder, bool own_tokenizer) {
+  refuse_cache_folder(folder);
+  const fs::path config_path = folder / "config.json";
+  if (!is_there(config_path))
+    fail("{}: has no config.json; a Hugging Face folder holds config.json and model.safetensors",
+         folder.string());
+  ModelFiles files;
+  files.config = parse_model_config(read_text_file(config_path), config_path.string());
+  files.weights = open_safetensors_folder(folder);
+  files.identity.push_back(identity_of(config_path));
+  for (const auto& path : files.weights->files()) files.identity.push_back(identity_of(path));
+  if (own_tokenizer) files.tokenizer = find_tokenizer(folder);
+  files.side_files = read_side_files(folder);
+  if (has_focus(folder)) files.adapters.push_back(saved_adapter(open_focus_folder(folder)));
+  return files;
+}
+
+std::vector<SavedAdapter> open_adapters_of_folder(const fs::path& folder, const ModelConfig&) {
+  refuse_cache_folder(folder);
+  if (has_focus(folder)) return {saved_adapter(open_focus_folder(folder))};
+  return {saved_lora(folder, read_peft_adapter)};
+}
+
+// A GGUF file, or the first of several.
+
+/// Tokens by which llama.cpp ends a generation whatever the file says of them.
+constexpr std::array<std::string_view, 18> kEnds = {
+    "<|eot_id|>", "<|im_end|>",    "<|end|>",           "<|return|>", "<|call|>",
+    "<|flush|>",  "<|calls|>",     "<end_of_turn>",     "</s>",       "<|eom_id|>",
+    "<EOT>",      "_<EOT>",        "<|end_of_text|>",   "[EOT]",      "[EOS]",
+    "<eos>",      "<|endoftext|>", "<end_of_utterance>"};
+
+/// The generation_config.json: BOS, padding, and every id that ends a generation in llama.cpp, the
+/// file's EOS first; ids from `vocab_size` on are no tokens. Empty if the file names none.
+std::string generation_config_of(const GgufMetadata& metadata, Index vocab_size) {
+  if (metadata.text("tokenizer.ggml.model").value_or("none") == "none") return "";
+  const auto id = [&](const char* name) -> std::optional<std::int64_t> {
+    const auto value = metadata.integer(std::string("tokenizer.ggml.") + name);
+    return value && *value >= 0 && *value < vocab_size ? value : std::nullopt;
+  };
+  std::vector<std::int64_t> ends;
+  const auto add = [&](std::optional<std::int64_t> end) {
+    if (end && std::ranges::find(ends, *end) == ends.end()) ends.push_back(*end);
+  };
+  for (const char* name : {"eos_token_id", "eot_token_id", "eom_token_id"}) add(id(name));
+  std::int64_t number = 0;
+  for (const std::string& token :
+       metadata.texts("tokenizer.ggml.tokens").value_or(std::vector<std::string>())) {
+    if (number < vocab_size && std::ranges::find(kEnds, token) != kEnds.end()) add(number);
+    ++number;
+  }
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  if (const auto bos = id("bos_token_id")) json["bos_token_id"] = *bos;
+  if (ends.size() == 1) json["eos_token_id"] = ends.front();
+  if (ends.size() > 1) json["eos_token_id"] = ends;
+  if (const auto padding = id("padding_token_id")) json["pad_token_id"] = *padding;
+  return json.empty() ? "" : json.dump(2) + "\n";
+}
+
+ModelFiles open_gguf(const std::filesystem::path& path, bool own_tokenizer) {
+  ModelFiles files;
+  auto source = std::make_unique<GgufSource>(path);
+  files.config = read_gguf_config(*source);
+  for (const auto& part : source->files()) files.identity.push_back(identity_of(part));
+  if (own_tokenizer) files.tokenizer = tokenizer_of(source->metadata());
+  const std::string generation = generation_config_of(source->metadata(), files.config.vocab_size);
+  if (!generation.empty()) files.side_files[kGenerationConfig] = generation;
+  files.weights = std::move(source);
+  return files;
+}
+
+std::vector<SavedAdapter> open_gguf_adapters(const std::filesystem::path& path,
+                                             const ModelConfig&) {
+  return {saved_lora(path, read_gguf_adapter)};
+}
+
+// A checkpoint file: every other path.
+
+StoreReader open_file_of_model(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  if (fs::is_regular_file(path) &&
+      (ending == ".safetensors" || ending == ".json" || ending == ".bin" || ending == ".pt"))
+    fail("{}: is a file in a model folder; give the folder, {}", path.string(),
+         fs::absolute(path).parent_path().string());
+  return StoreReader(path);
+}
+
+std::unique_ptr<Tokenizer> read_tokenizer(const StoreReader& store) {
+  if (!store.has("/tokenizer")) return nullptr;
+  TokenizerFiles files;
+  for (const std::string& name : store.list("/tokenizer"))
+    files[name] = store.text("/tokenizer/" + name);
+  return make_tokenizer(store.string_attribute("/tokenizer", "kind"), files, store.describe());
+}
+
+ModelFiles open_checkpoint(const fs::path& path, bool own_tokenizer) {
+  const StoreReader store = open_file_of_model(path);
+  if (!store.has("/model"))
+    fail(
+        "{}: a checkpoint file of kind \"{}\" holds no model; give the base model here and this "
+        "file as the adapter",
+        path.string(), store.kind());
+  ModelFiles files;
+  files.config = parse_model_config(store.text("/config.json"), path.string() + ": config.json");
+  files.weights = store.source("/model");
+  if (store.has_attribute("/model", "fingerprint"))
+    files.stored_fingerprint = store.string_attribute("/model", "fingerprint");
+  else
+    files.identity.push_back(identity_of(path));
+  if (own_tokenizer) files.tokenizer = read_tokenizer(store);
+  files.side_files = read_side_files(store);
+  files.adapters = open_adapters(store, files.config);
+  return files;
+}
+
+std::vector<SavedAdapter> open_adapters_of_checkpoint(const fs::path& path,
+                                                      const ModelConfig& shape) {
+  const StoreReader store = open_file_of_model(path);
+  std::vector<SavedAdapter> saved = open_adapters(store, shape);
+  if (saved.empty()) fail("{}: holds no adapter (kind \"{}\")", store.describe(), store.kind());
+  return saved;
+}
+
+constexpr std::array<ModelFormat, 3> kFormats = {
+    {{[](const fs::path& path) { return fs::is_directory(path); }, open_folder,
+      open_adapters_of_folder},
+     {is_gguf, open_gguf, open_gguf_adapters},
+     {[](const fs::path&) { return true; }, open_checkpoint, open_adapters_of_checkpoint}}};
+
+/// The format of a path. Throws std::runtime_error where there is nothing: "PATH: no such file or
+/// folder; EXPECTED".
+const ModelFormat& format_of(const fs::path& path, std::string_view expected) {
+  if (!is_there(path)) fail("{}: no such file or folder; {}", path.string(), expected);
+  return *std::ranges::find_if(kFormats, [&](const ModelFormat& each) { return each.is(path); });
+}
+
+}  // namespace
 
 ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer) {
   const ModelFormat& format =
@@ -185,6 +351,76 @@ void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
          mechanism->name());
   for (const SavedAdapter& saved : format.open_adapters(path, model.decoder->config()))
     attach_saved(saved, model);
+}
+
+namespace {
+
+TextEnds of_tokenizer(const Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return {};
+  return {.prefix = {tokenizer->prefix().begin(), tokenizer->prefix().end()},
+          .suffix = {tokenizer->suffix().begin(), tokenizer->suffix().end()}};
+}
+
+std::optional<std::int32_t> own_bos(const ModelConfig& config, const Tokenizer* tokenizer) {
+  if (config.bos_token_id) return static_cast<std::int32_t>(*config.bos_token_id);
+  return tokenizer != nullptr ? tokenizer->bos_id() : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::int32_t> LoadedModel::document_start() const {
+  return own_bos(decoder->config(), tokenizer.get());
+}
+
+TextEnds LoadedModel::text_ends() const {
+  TextEnds ends;
+  if (bos == Bos::automatic) ends = of_tokenizer(tokenizer.get());
+  if (bos == Bos::always)
+    if (const auto start = document_start()) ends.prefix = {*start};
+  return ends;
+}
+
+std::optional<std::int32_t> LoadedModel::window_start() const {
+  if (bos != Bos::window) return std::nullopt;
+  const TextEnds ends = of_tokenizer(tokenizer.get());
+  const auto start = ends.prefix.empty() ? document_start() : ends.prefix.front();
+  if (!start)
+    fail(
+        "{}: neither the model nor its tokenizer has a BOS for the start of each window; leave out "
+        "window",
+        where);
+  return start;
+}
+
+void LoadedModel::require_ids(std::span<const std::int32_t> ids, const std::string& place) const {
+  const Index rows = decoder->config().vocab_size;
+  const auto wrong = std::ranges::find_if(ids, [&](std::int32_t id) { return id >= rows; });
+  if (wrong == ids.end()) return;
+  const bool known = tokenizer && *wrong < tokenizer->vocab_size();
+  fail(
+      "{}: token {} has the id {}{}, but {} has {} ids; leave it out of the text, or use the "
+      "model's own tokenizer",
+      place, wrong - ids.begin(), *wrong,
+      known ? " (" + json_quoted(tokenizer->decode(std::span(&*wrong, 1))) + ")" : "", where, rows);
+}
+
+std::vector<std::int32_t> LoadedModel::end_ids() const {
+  const GenerationConfig generation = files ? files->generation : GenerationConfig();
+  std::vector<std::int32_t> ends = generation_ends(generation, decoder->config(), where);
+  if (ends.empty() && !generation.eos_token_ids && tokenizer && tokenizer->eos_id())
+    ends = {*tokenizer->eos_id()};
+  return ends;
+}
+
+std::vector<std::int32_t> LoadedModel::prompt_ids(std::string_view text,
+                                                  const std::string& place) const {
+  std::vector<std::int32_t> ids = require_tokenizer().encode(text);
+  TextEnds ends = text_ends();
+  ends.suffix.clear();
+  if (const auto start = window_start()) ends.prefix = {*start};
+  ends.put_around(ids);
+  require_ids(ids, place);
+  return ids;
 }
 
 }  // namespace focus

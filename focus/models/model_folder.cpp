@@ -6,7 +6,7 @@
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/files/durable_folder.h"
-#include "data/tensors/safetensors_writer.h"
+#include "data/tensors/safetensors.h"
 
 namespace focus {
 namespace {

@@ -39,58 +39,6 @@ PackedTensor packed(const Tensor& numbers, Dtype dtype) {
   return to;
 }
 
-class Import {
- public:
-  Import(const ModelFiles& files, StoreWriter& store, std::optional<Dtype> dtype)
-      : files_(files),
-        store_(store),
-        dtype_(dtype),
-        reading_(files.config),
-        publisher_(files.config, [this](const std::string& name, const PackedTensor& tensor) {
-          write(name, tensor.shape.dims(), tensor.dtype, tensor.bytes);
-        }) {}
-
-  ImportedModel run() {
-    for_each_stored(files_.config, *files_.weights, [&](const StoredParameter& p) {
-      reading_.begin(p, *files_.weights);
-      if (dtype_ || files_.weights->naming() == TensorNaming::gguf) return put(p);
-      p.for_each_block([&](std::span<const Real> numbers) { reading_.take(numbers); });
-      if (p.completes) write(p.published, p.info->shape, p.info->dtype, p.tensor.bytes);
-    });
-    imported_.model = reading_.finish();
-    return std::move(imported_);
-  }
-
- private:
-  void put(const StoredParameter& p) {
-    const Dtype dtype = dtype_for(p, dtype_);
-    if (dtype == p.info->dtype && in_blocks(dtype)) {
-      p.for_each_block([&](std::span<const Real> numbers) { reading_.take(numbers); });
-      return publisher_.add(p.name, p.read_blocks());
-    }
-    Tensor numbers(p.shape);
-    p.read(numbers);
-    PackedTensor tensor = packed(numbers, dtype);
-    reading_.take(to_tensor(tensor.bytes, dtype, p.shape).span());
-    publisher_.add(p.name, std::move(tensor));
-  }
-
-  void write(const std::string& name, std::span<const Index> shape, Dtype dtype,
-             std::span<const std::byte> bytes) {
-    store_.tensor_raw(store_path("/model", name), shape, dtype, bytes);
-    ++imported_.types[name_of(dtype)];
-    if (dtype_ && in_blocks(*dtype_) && !in_blocks(dtype) && shape.size() == 2)
-      ++imported_.not_in_blocks;
-  }
-
-  const ModelFiles& files_;
-  StoreWriter& store_;
-  std::optional<Dtype> dtype_;
-  ModelReading reading_;
-  Publisher<PackedTensor> publisher_;
-  ImportedModel imported_;
-};
-
 }  // namespace
 
 std::vector<std::string> import_dtypes() {
@@ -111,7 +59,39 @@ Dtype import_dtype(std::string_view word) {
 
 ImportedModel import_weights(const ModelFiles& files, StoreWriter& store,
                              std::optional<Dtype> dtype) {
-  return Import(files, store, dtype).run();
+  ImportedModel imported;
+  ModelReading reading(files.config);
+  const auto write = [&](const std::string& name, std::span<const Index> shape, Dtype stored,
+                         std::span<const std::byte> bytes) {
+    store.tensor_raw(store_path("/model", name), shape, stored, bytes);
+    ++imported.types[name_of(stored)];
+    if (dtype && in_blocks(*dtype) && !in_blocks(stored) && shape.size() == 2)
+      ++imported.not_in_blocks;
+  };
+  Publisher<PackedTensor> publisher(files.config,
+                                    [&](const std::string& name, const PackedTensor& tensor) {
+                                      write(name, tensor.shape.dims(), tensor.dtype, tensor.bytes);
+                                    });
+  const bool as_stored = !dtype && files.weights->naming() != TensorNaming::gguf;
+  for_each_stored(files.config, *files.weights, [&](const StoredParameter& p) {
+    reading.begin(p, *files.weights);
+    const Dtype wanted = as_stored ? p.info->dtype : dtype_for(p, dtype);
+    if (as_stored || (wanted == p.info->dtype && in_blocks(wanted))) {
+      p.for_each_block([&](std::span<const Real> numbers) { reading.take(numbers); });
+      if (!as_stored)
+        publisher.add(p.name, p.read_blocks());
+      else if (p.completes)
+        write(p.published, p.info->shape, p.info->dtype, p.tensor.bytes);
+      return;
+    }
+    Tensor numbers(p.shape);
+    p.read(numbers);
+    PackedTensor tensor = packed(numbers, wanted);
+    reading.take(to_tensor(tensor.bytes, wanted, p.shape).span());
+    publisher.add(p.name, std::move(tensor));
+  });
+  imported.model = reading.finish();
+  return imported;
 }
 
 }  // namespace focus

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "data/files/notice.h"
-#include "layers/gguf_export.h"
+#include "layers/gguf_settings.h"
 
 namespace focus {
 

@@ -1,5 +1,4 @@
 #include "layers/architectures/common.h"
-#include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
 // Gemma 2 (Gemma Team 2024): local and global layers alternate, soft-capped scores and logits,

@@ -1,5 +1,4 @@
 #include "layers/architectures/common.h"
-#include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
 // Gemma 3 (Gemma Team 2025), text only: Gemma 2 with RMSNorm of each head's q and k instead of

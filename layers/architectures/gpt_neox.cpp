@@ -1,5 +1,4 @@
 #include "layers/architectures/common.h"
-#include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
 // GPT-NeoX (Black et al. 2022) and Pythia (Biderman et al. 2023): LayerNorm, attention and MLP in

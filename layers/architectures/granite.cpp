@@ -1,7 +1,6 @@
 #include <cmath>
 
 #include "layers/architectures/common.h"
-#include "layers/gguf_export.h"
 #include "layers/gguf_settings.h"
 
 // Granite 3 (Granite Team 2024): Llama with multipliers of the embeddings, of the scores, of what

@@ -1,5 +1,5 @@
 #include "layers/architectures/common.h"
-#include "layers/gguf_export.h"
+#include "layers/gguf_settings.h"
 
 // SmolLM3 (Hugging Face 2025): Llama whose every fourth layer has no rotary embeddings.
 namespace focus {

@@ -99,11 +99,7 @@ TEST(Bf16Decoder, CannotBeTrainedOrPublished) {
             "set_requires_grad: the weight embed_tokens.weight [37, 24] is stored in bf16 and "
             "therefore frozen");
   set_requires_grad(decoder, false);
-  EXPECT_EQ(refusal([&] {
-              for_each_published(
-                  decoder, [](const Variable& p) { return p.value(); },
-                  [](const std::string&, const Tensor&) {});
-            }),
+  EXPECT_EQ(refusal([&] { published(decoder); }),
             "value: the weight embed_tokens.weight [37, 24] is frozen, as it is stored in bf16; "
             "load the model with its weights trainable");
 }
@@ -111,12 +107,8 @@ TEST(Bf16Decoder, CannotBeTrainedOrPublished) {
 TEST(Bf16Decoder, IsLoadedMatrixByMatrix) {
   for (const std::string& type : kBf16BaseTypes) {
     Decoder original = tiny_decoder(type), frozen = decoder_in_bf16(type);
-    std::map<std::string, Tensor> tensors;
-    for_each_published(
-        original, [](const Variable& p) { return p.value(); },
-        [&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor; });
     Decoder loaded(original.config());
-    load_weights(loaded, MapSource(tensors), Precision::bf16);
+    load_weights(loaded, MapSource(published(original)), Precision::bf16);
     const auto ids = random_ids(20, 37, 1);
     EXPECT_TRUE(
         same_bits(loaded.hidden_states(ids, 1).value(), frozen.hidden_states(ids, 1).value()))

@@ -18,11 +18,7 @@ std::map<std::string, Tensor> published_tensors(const ModelConfig& config) {
   Decoder original(config);
   Rng rng(1);
   initialise(original, rng);
-  std::map<std::string, Tensor> tensors;
-  for_each_published(
-      original, [](const Variable& p) { return p.value(); },
-      [&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor; });
-  return tensors;
+  return published(original);
 }
 
 /// Loss, logits, and the gradient that reaches the last norm through the head and the first one
@@ -199,12 +195,13 @@ class MappedSource final : public MapSource {
  public:
   explicit MappedSource(const std::map<std::string, Tensor>& tensors)
       : MapSource(tensors), tensors_(tensors) {}
-  std::optional<TensorBytes> map(std::string_view name) const override {
-    const auto tensor = std::make_shared<const Tensor>(tensors_.at(std::string(name)));
+
+ private:
+  std::optional<TensorBytes> map_bytes(const TensorInfo& info) const override {
+    const auto tensor = std::make_shared<const Tensor>(tensors_.at(info.name));
     return TensorBytes{std::as_bytes(tensor->span()), tensor};
   }
 
- private:
   std::map<std::string, Tensor> tensors_;
 };
 

@@ -70,36 +70,10 @@ std::vector<float> factors_of(const RopeConfig& rope, Index dims) {
 }
 
 TEST(GgufRope, Llama3ScalingFromItsFactors) {
-  const RopeConfig cases[] = {{.theta = 5e5,
-                               .factor = 8,
-                               .low_freq_factor = 1,
-                               .high_freq_factor = 4,
-                               .original_max_position_embeddings = 8192},
-                              {.theta = 5e5,
-                               .factor = 32,
-                               .low_freq_factor = 1,
-                               .high_freq_factor = 4,
-                               .original_max_position_embeddings = 8192},
-                              {.theta = 5e4,
-                               .factor = 4,
-                               .low_freq_factor = 1,
-                               .high_freq_factor = 4,
-                               .original_max_position_embeddings = 32},
-                              {.theta = 1e4,
-                               .factor = 2.5,
-                               .low_freq_factor = 1,
-                               .high_freq_factor = 4,
-                               .original_max_position_embeddings = 3000},
-                              {.theta = 5e5,
-                               .factor = 16,
-                               .low_freq_factor = 1,
-                               .high_freq_factor = 3,
-                               .original_max_position_embeddings = 5000},
-                              {.theta = 5e5,
-                               .factor = 8,
-                               .low_freq_factor = 1,
-                               .high_freq_factor = 2.5,
-                               .original_max_position_embeddings = 4096}};
+  const RopeConfig cases[] = {
+      {.theta = 5e5, .factor = 8, .original_max_position_embeddings = 8192},
+      {.theta = 5e5, .factor = 32, .original_max_position_embeddings = 8192},
+      {.theta = 5e4, .factor = 4, .original_max_position_embeddings = 32}};
   for (RopeConfig wanted : cases) {
     wanted.scaling = RopeConfig::Scaling::llama3;
     for (const std::uint32_t dims : {64u, 128u}) {
@@ -123,6 +97,10 @@ TEST(GgufRope, RefusesOtherFactors) {
        {std::vector<float>{1, 7, 3}, {0, 0, 0}, {1, kNan, 2}, {-1, 1, 1}, {1, 1, 1e30f}})
     EXPECT_THAT(Model().tensor("rope_freqs.weight", {3}, factors).error(),
                 HasSubstr("not those of llama3 scaling"));
+  RopeConfig other{.theta = 1e4, .scaling = RopeConfig::Scaling::llama3, .factor = 2.5};
+  other.original_max_position_embeddings = 3000;
+  EXPECT_THAT(Model().tensor("rope_freqs.weight", {3}, factors_of(other, 6)).error(),
+              HasSubstr("with the parameters of published models"));
   EXPECT_THAT(Model().tensor("rope_freqs.weight", {4}).error(), HasSubstr("must be 3 F32 values"));
   EXPECT_THAT(
       Model().f32("rope.scale_linear", 2).tensor("rope_freqs.weight", {3}, {1, 1, 2}).error(),

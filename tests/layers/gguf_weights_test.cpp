@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "layers/gguf_names.h"
+#include "layers/gguf_settings.h"
 #include "layers/weights.h"
 #include "tests/support/compare.h"
 #include "tests/support/map_source.h"
@@ -116,14 +116,6 @@ Tensors gguf_tensors(Decoder& decoder, bool fused) {
   return all;
 }
 
-void expect_same(Decoder& a, Decoder& b) {
-  Tensors expected;
-  for_each_parameter(a, [&](const std::string& name, Variable& p) { expected[name] = p.value(); });
-  for_each_parameter(b, [&](const std::string& name, Variable& p) {
-    EXPECT_TRUE(same_bits(p.value(), expected.at(name))) << name;
-  });
-}
-
 TEST(GgufWeights, AreThoseOfTheModel) {
   for (const std::string& type : family_names())
     for (const bool fused : {false, true}) {
@@ -132,17 +124,17 @@ TEST(GgufWeights, AreThoseOfTheModel) {
       const GgufTensors source(gguf_tensors(original, fused));
       Decoder loaded(config);
       load_weights(loaded, source);
-      expect_same(original, loaded);
+      expect_same_weights(original, loaded);
 
       // What passes through is published as that of a folder is.
-      Tensors published;
+      Tensors streamed;
       Decoder passing(config);
       stream_weights(
           passing, source, [](const std::string&, Tensor&) {},
-          [&](const std::string& name, const Tensor& tensor) { published[name] = tensor; });
+          [&](const std::string& name, const Tensor& tensor) { streamed[name] = tensor; });
       Decoder again(config);
-      load_weights(again, MapSource(published));
-      expect_same(original, again);
+      load_weights(again, MapSource(streamed));
+      expect_same_weights(original, again);
     }
 }
 

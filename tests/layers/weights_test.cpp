@@ -11,14 +11,6 @@
 namespace focus {
 namespace {
 
-std::map<std::string, Tensor> published(Decoder& decoder) {
-  std::map<std::string, Tensor> tensors;
-  for_each_published(
-      decoder, [](const Variable& p) { return p.value(); },
-      [&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor; });
-  return tensors;
-}
-
 /// Every parameter with numbers of its own, biases and norms included.
 Decoder random_decoder(const ModelConfig& config) {
   Decoder decoder(config);
@@ -27,17 +19,6 @@ Decoder random_decoder(const ModelConfig& config) {
     p.mutable_value() = randn(p.shape(), ++seed);
   });
   return decoder;
-}
-
-void expect_same_weights(Decoder& a, Decoder& b) {
-  std::map<std::string, Tensor> expected;
-  for_each_parameter(a, [&](const std::string& name, Variable& p) { expected[name] = p.value(); });
-  std::size_t compared = 0;
-  for_each_parameter(b, [&](const std::string& name, Variable& p) {
-    EXPECT_TRUE(same_bits(p.value(), expected.at(name))) << name;
-    ++compared;
-  });
-  EXPECT_EQ(compared, expected.size());
 }
 
 std::string load_error(const std::map<std::string, Tensor>& tensors, const ModelConfig& config) {
