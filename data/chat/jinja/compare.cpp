@@ -92,8 +92,7 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
 
 bool less(Budget& budget, const Value& a, const Value& b) {
   budget.step();
-  for (const Value* value : {&a, &b})
-    if (value->is_undefined()) refuse("{}", value->undefined_message());
+  for (const Value* value : {&a, &b}) value->require_defined();
   if (a.is_number() && b.is_number()) return compare_numbers(a, b) == -1;
   if (a.kind() == b.kind() && a.is(Kind::string)) {
     budget.scan(std::min(a.as_string().size(), b.as_string().size()));

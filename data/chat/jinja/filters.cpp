@@ -4,6 +4,7 @@
 
 #include "data/chat/jinja/function.h"
 #include "data/chat/jinja/interpreter.h"
+#include "data/chat/jinja/operators.h"
 #include "data/chat/jinja/python_text.h"
 
 // Filters of numbers and of any value: conversions, rounding, JSON.
@@ -56,7 +57,7 @@ std::optional<std::int64_t> read_integer(std::string_view text, std::int64_t bas
 
 Value int_filter(const Call& call) {
   const Value& value = call.self;
-  call.require_defined();
+  call.self.require_defined();
   if (value.is_integral()) return Value::integer(value.as_integer());
   std::optional<double> real;
   if (value.is(Kind::real)) real = value.as_real();
@@ -72,7 +73,7 @@ Value int_filter(const Call& call) {
 
 Value float_filter(const Call& call) {
   const Value& value = call.self;
-  call.require_defined();
+  call.self.require_defined();
   if (value.is_number()) return Value::real(value.as_real());
   if (value.is(Kind::string))
     if (const auto real = read_real(value.as_string())) return Value::real(*real);
@@ -92,7 +93,7 @@ Value round_filter(const Call& call) {
   const Value& value = call.self;
   const std::string method = call.has(1) ? call.string(1) : "common";
   const std::int64_t precision = call.integer(0);
-  call.require_defined();
+  call.self.require_defined();
   if (!value.is_number()) refuse("round needs a number, not {}", type_name(value));
   if (method == "common") return rounded(value, precision);
   if (method != "ceil" && method != "floor") refuse("round method '{}' is not supported", method);

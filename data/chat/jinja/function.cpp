@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "data/chat/jinja/interpreter.h"
+#include "data/chat/jinja/operators.h"
 #include "data/chat/jinja/python_text.h"
 
 // Calls, global functions, tests (`x is even`), methods of lists, mappings and loops.
@@ -13,7 +14,7 @@ namespace focus::jinja {
 Call::Call(Interpreter& interpreter, const Definition& definition, const Value& object,
            const Arguments& arguments)
     : in(interpreter),
-      budget(interpreter.budget()),
+      budget(interpreter.budget),
       self(object),
       name_(definition.name),
       arguments_(arguments) {
@@ -50,10 +51,6 @@ const std::string& Call::string(std::size_t i) const {
   return at(i).as_string();
 }
 
-void Call::require_defined() const {
-  if (self.is_undefined()) refuse("{}", self.undefined_message());
-}
-
 Value call(Interpreter& in, const Definition& definition, const Value& self,
            const Arguments& arguments) {
   return definition.body(Call(in, definition, self, arguments));
@@ -72,7 +69,7 @@ Value strftime_now(const Call& call) {
   if (format.size() > 1000)
     refuse("strftime_now(): a format of {} bytes is too long", format.size());
   std::array<char, 16384> text{};
-  const std::size_t size = std::strftime(text.data(), text.size(), format.c_str(), &call.in.now());
+  const std::size_t size = std::strftime(text.data(), text.size(), format.c_str(), &call.in.now);
   return call.text({text.data(), size});
 }
 
@@ -302,12 +299,19 @@ const Definition* find_filter(std::string_view name) {
   return nullptr;
 }
 
-std::string_view missing_filter(std::string_view name) {
-  constexpr std::array<std::string_view, 15> kLeftOut = {
+const Definition& known_filter(std::string_view name) {
+  constexpr std::array<std::string_view, 15> kOthers = {
       "e",         "escape", "filesizeformat", "forceescape", "groupby",
       "pprint",    "random", "slice",          "striptags",   "truncate",
       "urlencode", "urlize", "wordcount",      "wordwrap",    "xmlattr"};
-  return std::ranges::find(kLeftOut, name) == kLeftOut.end() ? "unknown" : "not supported";
+  if (const Definition* const found = find_filter(name)) return *found;
+  refuse("the filter '{}' is {}", name,
+         std::ranges::find(kOthers, name) == kOthers.end() ? "unknown" : "not supported");
+}
+
+const Definition& known_test(std::string_view name) {
+  if (const Definition* const found = find_test(name)) return *found;
+  refuse("the test '{}' is unknown", name);
 }
 
 const Definition* find_method(const Value& self, std::string_view name) {

@@ -12,7 +12,7 @@
 
 namespace focus::jinja {
 
-struct Statement;
+struct Macro;
 struct Scope;
 class Call;
 class Interpreter;
@@ -35,10 +35,9 @@ struct Definition {
 struct Function {
   std::string name;
   const Definition* definition = nullptr;
-  Value self;
-  const Statement* macro = nullptr;
-  Scope* scope = nullptr;
-  std::uint64_t scope_number = 0;
+  Value self = {};
+  const Macro* macro = nullptr;
+  std::weak_ptr<Scope> scope = {};
 };
 
 /// One call of a definition: its object and its arguments in the order of the parameters.
@@ -63,8 +62,6 @@ class Call {
 
   /// The object as text.
   std::string self_text() const { return to_text(budget, self); }
-  /// Refuses an undefined object.
-  void require_defined() const;
   Value text(std::string_view result) const { return Value::string(budget, std::string(result)); }
 
  private:
@@ -82,10 +79,14 @@ const Definition* find_test(std::string_view name);
 const Definition* find_method(const Value& self, std::string_view name);
 const Definition* find_global(std::string_view name);
 const Definition* find_in(std::span<const Definition> definitions, std::string_view name);
+/// Refuse an unknown one.
+const Definition& known_filter(std::string_view name);
+const Definition& known_test(std::string_view name);
 
-/// "unknown", or "not supported" where Jinja has it.
-std::string_view missing_filter(std::string_view name);
+/// Whether Jinja has such a global function that this program leaves out.
 bool is_known_global(std::string_view name);
+/// loop.index and the like; undefined for an unknown name.
+Value loop_attribute(const LoopState& loop, std::string_view name);
 
 std::span<const Definition> text_methods();
 std::span<const Definition> text_filters();

@@ -2,258 +2,160 @@
 
 #include <algorithm>
 
+#include "data/chat/jinja/operators.h"
+#include "data/chat/jinja/python_text.h"
+
 namespace focus::jinja {
 
-class Interpreter::Open {
- public:
-  Open(Interpreter& in, Scope* parent) : in_(in), before_(in.scope_) {
-    scope_.parent = parent;
-    scope_.number = ++in.scopes_made_;
-    in.scope_ = &scope_;
-    in.open_.push_back(&scope_);
-  }
-  ~Open() {
-    in_.open_.pop_back();
-    in_.scope_ = before_;
-  }
-  Open(const Open&) = delete;
-  Open& operator=(const Open&) = delete;
-
- private:
-  Interpreter& in_;
-  Scope* before_;
-  Scope scope_;
-};
-
-Interpreter::Interpreter(const Limits& limits, const nlohmann::ordered_json& variables, std::tm now)
-    : budget_(limits), now_(now), variables_(Value::from_json(budget_, variables)) {
-  open_.push_back(&root_);
-}
-
-std::string Interpreter::render(const Block& block) {
-  run(block);
-  return std::move(output_);
-}
-
-void Interpreter::put(std::string_view text) {
-  budget_.make(text.size());
-  if (out_->size() + text.size() > budget_.limits().output)
-    refuse("the template writes more than {} bytes", budget_.limits().output);
-  *out_ += text;
-}
-
-Namespace* Interpreter::make_space() {
-  budget_.make(sizeof(Namespace));
-  return &spaces_.emplace_back();
-}
-
-const Value* Interpreter::lookup(std::string_view name) const {
-  for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent)
-    if (const Value* const value = scope->names.find(name)) return value;
-  return nullptr;
-}
-
-void Interpreter::set(std::string_view name, Value value) {
-  scope_->names.set(name, std::move(value));
-}
-
-void Interpreter::assign(const Expression& target, const Value& value) {
-  if (target.op == Op::name) {
-    set(target.name, value);
-  } else if (target.op == Op::member) {
-    const Value* const space = lookup(target.name);
-    if (space == nullptr || !space->is(Kind::space))
-      refuse("'{}.{}' is assigned to, but '{}' is not a namespace", target.name, target.names[0],
-             target.name);
-    budget_.make(sizeof(Value));
-    set_member(*space->as_space(), target.names[0], value);
-  } else {
-    const std::vector<Value> items = iterate(budget_, value);
-    if (value.is_undefined() || items.size() != target.args.size())
-      refuse("{} names are assigned {} values", target.args.size(), items.size());
-    for (std::size_t i = 0; i < items.size(); ++i) assign(*target.args[i], items[i]);
-  }
-}
-
-Interpreter::Flow Interpreter::run(const Block& block) {
+Flow Interpreter::run(const Block& block) {
   const Nesting level = deeper();
-  for (const auto& statement : block) {
-    budget_.step();
-    line_ = statement->line;
-    if (const Flow flow = run(*statement); flow != Flow::next) return flow;
+  for (const Statement& statement : block) {
+    budget.step();
+    line = statement.line;
+    if (const Flow flow = statement.run(*this); flow != Flow::next) return flow;
   }
   return Flow::next;
-}
-
-Interpreter::Flow Interpreter::run(const Statement& statement) {
-  switch (statement.kind) {
-    case StatementKind::data:
-      put(statement.value.as_string());
-      break;
-    case StatementKind::output: {
-      const Value value = evaluate(*statement.expression);
-      if (value.is(Kind::string))
-        put(value.as_string());
-      else
-        put(to_text(budget_, value));
-      break;
-    }
-    case StatementKind::branch:
-      return run_branch(statement);
-    case StatementKind::loop:
-      return run_loop(statement);
-    case StatementKind::assign:
-      assign(*statement.target, evaluate(*statement.expression));
-      break;
-    case StatementKind::assign_block:
-      return run_assign_block(statement);
-    case StatementKind::macro:
-      set(statement.name, macro_of(statement));
-      break;
-    case StatementKind::call_block:
-      run_call_block(statement);
-      break;
-    case StatementKind::filter_block:
-      return run_filter_block(statement);
-    case StatementKind::with:
-      return run_with(statement);
-    case StatementKind::scope:
-      return run_scope(statement);
-    case StatementKind::break_loop:
-      return Flow::break_loop;
-    case StatementKind::continue_loop:
-      return Flow::continue_loop;
-  }
-  return Flow::next;
-}
-
-Interpreter::Flow Interpreter::run_branch(const Statement& statement) {
-  for (const Branch& part : statement.branches)
-    if (!part.condition || truth(evaluate(*part.condition))) return run(part.body);
-  return Flow::next;
-}
-
-std::vector<Value> Interpreter::loop_items(const Statement& statement) {
-  std::vector<Value> items = iterate(budget_, evaluate(*statement.expression));
-  if (!statement.condition) return items;
-  std::vector<Value> kept;
-  for (Value& item : items) {
-    const Open open(*this, scope_);
-    assign(*statement.target, item);
-    if (truth(evaluate(*statement.condition))) kept.push_back(std::move(item));
-  }
-  return kept;
-}
-
-Interpreter::Flow Interpreter::run_loop(const Statement& statement) {
-  std::vector<Value> items = loop_items(statement);
-  budget_.make(sizeof(LoopState));
-  LoopState& loop = loops_.emplace_back();
-  loop.items = std::move(items);
-  Flow flow = Flow::next;
-  bool finished = false;  // some round came to its end: that, in Jinja, is what leaves out the else
-  for (; loop.index < std::ssize(loop.items) && flow != Flow::break_loop; ++loop.index) {
-    budget_.step();
-    const Open open(*this, scope_);
-    set("loop", Value::loop(&loop));
-    assign(*statement.target, loop.items[static_cast<std::size_t>(loop.index)]);
-    flow = run(statement.body);
-    finished = finished || flow == Flow::next;
-  }
-  if (finished) return Flow::next;
-  const Open open(*this, scope_);
-  return run(statement.otherwise);
-}
-
-Interpreter::Flow Interpreter::run_scope(const Statement& statement) {
-  const Open open(*this, scope_);
-  return run(statement.body);
-}
-
-Interpreter::Flow Interpreter::run_with(const Statement& statement) {
-  std::vector<Value> values;
-  for (const Parameter& parameter : statement.parameters)
-    values.push_back(evaluate(*parameter.value));
-  const Open open(*this, scope_);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    assign(*statement.parameters[i].target, values[i]);
-  return run(statement.body);
 }
 
 Value Interpreter::captured(const Block& block, Flow& flow) {
   std::string text;
-  std::string* const before = std::exchange(out_, &text);
+  std::swap(output, text);
   flow = run(block);
-  out_ = before;
-  return Value::string(budget_, std::move(text));
+  std::swap(output, text);
+  return Value::string(budget, std::move(text));
 }
 
-Interpreter::Flow Interpreter::run_assign_block(const Statement& statement) {
-  Flow flow = Flow::next;
-  Value text;
-  {
-    const Open open(*this, scope_);
-    text = captured(statement.body, flow);
-    if (flow == Flow::next && statement.expression)
-      text = evaluate_filter(*statement.expression, &text);
+void Interpreter::put(const Value& value) {
+  const std::string text = to_text(budget, value);
+  if (output.size() + text.size() > budget.limits().output)
+    refuse("the template writes more than {} bytes", budget.limits().output);
+  output += text;
+}
+
+const Value* Interpreter::lookup(std::string_view name) const {
+  for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent.get())
+    if (const Value* const value = scope->names.find(name)) return value;
+  return nullptr;
+}
+
+Value Interpreter::name(const std::string& name) {
+  if (const Value* const value = lookup(name)) return *value;
+  for (const auto& [key, value] : variables_.as_mapping().items)
+    if (key.as_string() == name) return value;
+  if (const Definition* const global = find_global(name))
+    return Value::function(budget, {.name = name, .definition = global});
+  if (is_known_global(name)) refuse("the global function '{}' is not supported", name);
+  return Value::undefined(fmt::format("'{}' is undefined", name));
+}
+
+void Interpreter::set_member_of(const std::string& space, const std::string& member,
+                                const Value& value) {
+  const Value* const found = lookup(space);
+  if (found == nullptr || !found->is(Kind::space))
+    refuse("'{}.{}' is assigned to, but '{}' is not a namespace", space, member, space);
+  budget.make(sizeof(Value));
+  set_member(*found->as_space(), member, value);
+}
+
+Namespace* Interpreter::make_space() {
+  budget.make(sizeof(Namespace));
+  return &spaces_.emplace_back();
+}
+
+Value Interpreter::attribute(const Value& object, const Value& name) {
+  const std::string& text = name.as_string();
+  object.require_defined();
+  if (const Definition* const method = find_method(object, text)) {
+    if (method->body == nullptr)
+      return Value::undefined(
+          fmt::format("'{}' of a {} is hidden: it would change it", text, type_name(object)));
+    return Value::function(budget, {.name = text, .definition = method, .self = object});
   }
-  if (flow == Flow::next) assign(*statement.target, text);
-  return flow;
+  if (object.is(Kind::loop)) return loop_attribute(*object.as_loop(), text);
+  if (object.is(Kind::space))
+    if (const Value* const value = object.as_space()->find(text)) return *value;
+  if (object.is(Kind::mapping))
+    if (const Value* const value = find(budget, object.as_mapping(), name)) return *value;
+  if (object.is(Kind::function) && object.as_function().macro != nullptr && text == "name")
+    return Value::string(budget, object.as_function().name);
+  return Value::undefined(fmt::format("a {} has no attribute '{}'", type_name(object), text));
 }
 
-Interpreter::Flow Interpreter::run_filter_block(const Statement& statement) {
-  Flow flow = Flow::next;
-  const Open open(*this, scope_);
-  const Value text = captured(statement.body, flow);
-  if (flow == Flow::next) put(to_text(budget_, evaluate_filter(*statement.expression, &text)));
-  return flow;
+Value Interpreter::item(const Value& object, const Value& key) {
+  object.require_defined();
+  if (key.is(Kind::slice)) return sliced(budget, object, key.as_items());
+  if (object.is(Kind::mapping)) {
+    if (const Value* const value = find(budget, object.as_mapping(), key)) return *value;
+  } else if (key.is_integral() &&
+             (object.is_sequence() || object.is(Kind::range) || object.is(Kind::string))) {
+    const std::int64_t count = length(budget, object);
+    const std::int64_t index = key.as_integer() < 0 ? key.as_integer() + count : key.as_integer();
+    if (index >= 0 && index < count) {
+      if (object.is_sequence()) return object.as_items()[static_cast<std::size_t>(index)];
+      if (object.is(Kind::range)) return Value::integer(object.as_range().at(index));
+      const std::string& text = object.as_string();
+      const std::size_t begin = byte_of(text, index);
+      return Value::string(budget, text.substr(begin, character_size(text, begin)));
+    }
+  }
+  if (key.is(Kind::string) &&
+      (!object.is(Kind::mapping) || find_method(object, key.as_string()) != nullptr))
+    return attribute(object, key);
+  return Value::undefined(fmt::format("a {} has no item {}", type_name(object),
+                                      key.is(Kind::string) || key.is_integral()
+                                          ? to_repr(budget, key)
+                                          : std::string(type_name(key))));
 }
 
-void Interpreter::run_call_block(const Statement& statement) {
-  const Expression& call_of = *statement.expression;
-  const Value function = evaluate(*call_of.args[0]);
-  Arguments arguments = arguments_of(call_of, 1);
-  arguments.named.emplace_back("caller", macro_of(statement));
-  put(to_text(budget_, call(function, arguments)));
+Value Interpreter::call(const Value& function, const Arguments& arguments) {
+  function.require_defined();
+  if (!function.is(Kind::function)) refuse("a {} cannot be called", type_name(function));
+  const Function& body = function.as_function();
+  if (body.macro != nullptr) return call_macro(body, arguments);
+  return jinja::call(*this, *body.definition, body.self, arguments);
 }
 
-Value Interpreter::macro_of(const Statement& statement) {
-  return Value::function(budget_, {.name = statement.name,
-                                   .self = {},
-                                   .macro = &statement,
-                                   .scope = scope_,
-                                   .scope_number = scope_->number});
+Value Interpreter::call_filter(const std::string& name, const Value& input,
+                               const Arguments& arguments) {
+  return jinja::call(*this, known_filter(name), input, arguments);
 }
 
-Value Interpreter::call_macro(const Function& macro, const Arguments& arguments) {
-  const bool lives = std::ranges::any_of(open_, [&](const Scope* scope) {
-    return scope == macro.scope && scope->number == macro.scope_number;
-  });
-  if (!lives) refuse("the macro '{}' was defined in a block that has ended", macro.name);
+bool Interpreter::call_test(const std::string& name, const Value& input,
+                            const Arguments& arguments) {
+  return truth(jinja::call(*this, known_test(name), input, arguments));
+}
+
+Value Interpreter::macro(const Macro& macro) {
+  return Value::function(budget, {.name = macro.name, .macro = &macro, .scope = scope_});
+}
+
+Value Interpreter::call_macro(const Function& function, const Arguments& arguments) {
+  std::shared_ptr<Scope> scope = function.scope.lock();
+  if (scope == nullptr)
+    refuse("the macro '{}' was defined in a block that has ended", function.name);
   if (depth_ + 10 > kMostEvaluationDepth)
     refuse("the template calls itself deeper than {} levels", kMostEvaluationDepth);
-  const Open open(*this, macro.scope);
-  bind_parameters(*macro.macro, arguments);
+  const Open open(*this, std::move(scope));
+  bind_parameters(*function.macro, arguments);
   Flow flow = Flow::next;
-  return captured(macro.macro->body, flow);
+  return captured(function.macro->body, flow);
 }
 
-void Interpreter::bind_parameters(const Statement& macro, const Arguments& arguments) {
+void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments) {
   const auto& [positional, named] = arguments;
-  const std::size_t count = macro.parameters.size();
+  const std::size_t count = macro.parameters.size(), taken = std::min(count, positional.size());
   Names rest{named};
   for (std::size_t i = 0; i < count; ++i) {
-    const Parameter& parameter = macro.parameters[i];
-    if (i < positional.size())
-      set(parameter.name, positional[i]);
-    else if (const auto given = rest.take(parameter.name))
-      set(parameter.name, *given);
-    else if (parameter.value)
-      set(parameter.name, evaluate(*parameter.value));
+    const auto& [name, otherwise] = macro.parameters[i];
+    if (i < taken)
+      set(name, positional[i]);
+    else if (const auto given = rest.take(name))
+      set(name, *given);
+    else if (otherwise.give)
+      set(name, otherwise(*this));
     else
-      set(parameter.name,
-          Value::undefined(fmt::format("the parameter '{}' of the macro '{}' was not given",
-                                       parameter.name, macro.name)));
+      set(name, Value::undefined(fmt::format("the parameter '{}' of the macro '{}' was not given",
+                                             name, macro.name)));
   }
   if (macro.uses_caller)
     set("caller", rest.take("caller").value_or(Value::undefined("there is no caller")));
@@ -261,12 +163,10 @@ void Interpreter::bind_parameters(const Statement& macro, const Arguments& argum
     refuse("the macro '{}' has no parameter '{}'", macro.name, rest.items[0].first);
   if (positional.size() > count && !macro.uses_varargs)
     refuse("the macro '{}' takes {} arguments, not {}", macro.name, count, positional.size());
-  if (macro.uses_kwargs) set("kwargs", Value::mapping(budget_, rest));
+  if (macro.uses_kwargs) set("kwargs", Value::mapping(budget, rest));
   if (macro.uses_varargs)
-    set("varargs",
-        Value::tuple(budget_, {positional.begin() + std::min(std::ssize(positional),
-                                                             static_cast<std::ptrdiff_t>(count)),
-                               positional.end()}));
+    set("varargs", Value::tuple(budget, {positional.begin() + static_cast<std::ptrdiff_t>(taken),
+                                         positional.end()}));
 }
 
 }  // namespace focus::jinja

@@ -3,21 +3,63 @@
 #include <cstdint>
 #include <ctime>
 #include <deque>
-#include <optional>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "data/chat/jinja/ast.h"
+#include "data/chat/jinja/function.h"
 
 namespace focus::jinja {
 
+struct CallParts;
+
+/// An expression that has been read: gives its value in a rendering.
+struct Expression {
+  std::function<Value(Interpreter&)> give;
+  int depth = 1;                                    // levels of expressions in it
+  std::shared_ptr<const CallParts> call = nullptr;  // of a call: what it is made of
+  Value operator()(Interpreter& in) const { return give(in); }
+};
+
+/// What is called, the arguments without a name, and those that have these names.
+struct CallParts {
+  std::vector<Expression> parts;
+  std::vector<std::string> names;
+};
+
+enum class Flow : std::uint8_t { next, break_loop, continue_loop };
+
+struct Statement {
+  int line = 0;
+  std::function<Flow(Interpreter&)> run;
+};
+using Block = std::vector<Statement>;
+
+struct Parameter {
+  std::string name;
+  Expression otherwise;  // the default; may have no `give`
+};
+
+/// A macro, or the body of a call block. `uses_...`: whether its body reads the names that take
+/// what its parameters leave over, and the body of a call block.
+struct Macro {
+  std::string name;
+  std::vector<Parameter> parameters = {};
+  Block body = {};
+  bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
+};
+
+/// The statements of a normalised template. Refuses what Jinja does not know and what this program
+/// leaves out, by name. `line` is the line that has been reached.
+Block parse_template(std::string_view source, int& line);
+
 /// The names that a loop, macro or block binds. Lives as long as that runs.
 struct Scope {
+  std::shared_ptr<Scope> parent;
   Names names;
-  Scope* parent = nullptr;
-  std::uint64_t number = 0;
 };
 
 /// A for loop's `loop`.
@@ -30,91 +72,67 @@ struct LoopState {
 /// Executes one template once.
 class Interpreter {
  public:
-  /// `variables` is a mapping. `now`: what strftime_now() formats.
-  Interpreter(const Limits& limits, const nlohmann::ordered_json& variables, std::tm now);
+  /// `variables` is a mapping. `now_`: what strftime_now() formats.
+  Interpreter(const Limits& limits, const nlohmann::ordered_json& variables, std::tm now_)
+      : budget(limits), now(now_), variables_(Value::from_json(budget, variables)) {}
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
-  std::string render(const Block& block);
-  /// The line that was reached, for errors.
-  int line() const { return line_; }
+  Budget budget;
+  const std::tm now;
+  int line = 1;         // that was reached, for errors
+  std::string output;   // of the template, or of the block that is captured
+  Value captured_text;  // of the block that a filter reads
+  std::deque<LoopState> loops;
 
-  Budget& budget() { return budget_; }
-  const std::tm& now() const { return now_; }
+  /// One level of evaluation.
+  Nesting deeper() { return {depth_, kMostEvaluationDepth, "the template calls itself"}; }
+  Flow run(const Block& block);
+  /// What a block writes.
+  Value captured(const Block& block, Flow& flow);
+  void put(const Value& value);
+
+  Value name(const std::string& name);
+  void set(std::string_view name, Value value) { scope_->names.set(name, std::move(value)); }
+  /// `set ns.member = value`.
+  void set_member_of(const std::string& space, const std::string& member, const Value& value);
   Namespace* make_space();
   /// obj.name and obj[key], as Jinja's sandbox looks them up; undefined where there is nothing.
   Value attribute(const Value& object, const Value& name);
   Value item(const Value& object, const Value& key);
+
+  Value macro(const Macro& macro);
   Value call(const Value& function, const Arguments& arguments);
   /// A filter or test by its name, as map() and select() call them.
   Value call_filter(const std::string& name, const Value& input, const Arguments& arguments);
   bool call_test(const std::string& name, const Value& input, const Arguments& arguments);
 
+  /// Binds a scope's names until its end.
+  class Open {
+   public:
+    explicit Open(Interpreter& in) : Open(in, in.scope_) {}
+    Open(Interpreter& in, std::shared_ptr<Scope> parent)
+        : in_(in),
+          before_(std::exchange(in.scope_, std::make_shared<Scope>(Scope{std::move(parent), {}}))) {
+    }
+    ~Open() { in_.scope_ = std::move(before_); }
+    Open(const Open&) = delete;
+    Open& operator=(const Open&) = delete;
+
+   private:
+    Interpreter& in_;
+    std::shared_ptr<Scope> before_;
+  };
+
  private:
-  enum class Flow : std::uint8_t { next, break_loop, continue_loop };
-
-  /// Binds a scope's names until its end. Scopes end in the reverse of the order they began in.
-  class Open;
-  /// One level of evaluation.
-  Nesting deeper() { return {depth_, kMostEvaluationDepth, "the template calls itself"}; }
-
-  Flow run(const Block& block);
-  Flow run(const Statement& statement);
-  Flow run_branch(const Statement& statement);
-  Flow run_loop(const Statement& statement);
-  std::vector<Value> loop_items(const Statement& statement);
-  Flow run_scope(const Statement& statement);
-  Flow run_with(const Statement& statement);
-  Flow run_assign_block(const Statement& statement);
-  Flow run_filter_block(const Statement& statement);
-  void run_call_block(const Statement& statement);
-  Value captured(const Block& block, Flow& flow);
-  Value macro_of(const Statement& statement);
-  Value call_macro(const Function& macro, const Arguments& arguments);
-  void bind_parameters(const Statement& macro, const Arguments& arguments);
-  void assign(const Expression& target, const Value& value);
-  void set(std::string_view name, Value value);
   const Value* lookup(std::string_view name) const;
-  void put(std::string_view text);
+  Value call_macro(const Function& function, const Arguments& arguments);
+  void bind_parameters(const Macro& macro, const Arguments& arguments);
 
-  Value evaluate(const Expression& expression);
-  Value evaluate_name(const Expression& expression);
-  Value evaluate_container(const Expression& expression);
-  Value evaluate_slice(const Value& object, const Expression& slice);
-  Value evaluate_item(const Expression& expression);
-  Value evaluate_filter(const Expression& expression, const Value* input = nullptr);
-  Value evaluate_compare(const Expression& expression);
-  Value evaluate_logic(const Expression& expression);
-  Value evaluate_concat(const Expression& expression);
-  Arguments arguments_of(const Expression& expression, std::size_t first);
-
-  Budget budget_;
-  std::tm now_;
   Value variables_;
-  Scope root_;
-  Scope* scope_ = &root_;
-  std::uint64_t scopes_made_ = 0;
-  std::vector<const Scope*> open_;  // scopes, outermost first
+  std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
   std::deque<Namespace> spaces_;
-  std::deque<LoopState> loops_;
-  std::string output_;
-  std::string* out_ = &output_;
-  int depth_ = 0, line_ = 1;
+  int depth_ = 0;
 };
-
-/// Python's operators. `op` is one of Op's.
-Value arithmetic(Budget& budget, Op op, const Value& a, const Value& b);
-Value negated(const Value& value, bool negative);
-bool compared(Budget& budget, Comparison comparison, const Value& a, const Value& b);
-/// Python's slice of a text, list, tuple or range; empty optionals are None.
-Value sliced(Budget& budget, const Value& object, std::optional<std::int64_t> start,
-             std::optional<std::int64_t> stop, std::optional<std::int64_t> step);
-/// Python's `format % values`: %s %r %d %i %u %f %e %g %x %X %o %c %%, with flags, width and
-/// precision. `values` is a tuple, a mapping for %(name)s, or one value.
-Value percent_format(Budget& budget, const std::string& format, const Value& values);
-/// str.format() of {} {0} {name}, without attributes and format specifications.
-Value brace_format(Budget& budget, const std::string& format, const Arguments& arguments);
-/// loop.index and the like; undefined for an unknown name.
-Value loop_attribute(const LoopState& loop, std::string_view name);
 
 }  // namespace focus::jinja

@@ -1,18 +1,17 @@
-#include <algorithm>
-#include <cmath>
-#include <map>
+#include "data/chat/jinja/operators.h"
 
-#include "data/chat/jinja/interpreter.h"
+#include <algorithm>
+#include <array>
+#include <cmath>
+
 #include "data/chat/jinja/python_text.h"
 
 namespace focus::jinja {
 namespace {
 
 std::string_view symbol(Op op) {
-  static const std::map<Op, std::string_view> kSymbols = {
-      {Op::add, "+"},           {Op::subtract, "-"}, {Op::multiply, "*"}, {Op::divide, "/"},
-      {Op::floor_divide, "//"}, {Op::modulo, "%"},   {Op::power, "**"}};
-  return kSymbols.at(op);
+  static constexpr std::array kSymbols = {"+", "-", "*", "/", "//", "%", "**"};
+  return kSymbols[static_cast<std::size_t>(op)];
 }
 
 [[noreturn]] void too_large(Op op) {
@@ -149,20 +148,19 @@ struct Indices {
   }
 };
 
-Indices indices(std::int64_t count, std::optional<std::int64_t> start,
-                std::optional<std::int64_t> stop, std::int64_t step) {
+Indices indices(std::int64_t count, const std::vector<Value>& parts) {
+  for (const Value& part : parts)
+    if (!part.is_integral() && !part.is(Kind::none))
+      refuse("a slice needs integers, not {}", type_name(part));
+  const std::int64_t step = parts[2].is(Kind::none) ? 1 : parts[2].as_integer();
   if (step == 0) refuse("a slice's step must not be 0");
   const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? count : count - 1;
-  const auto place = [&](std::int64_t at) {
+  const auto place = [&](const Value& part, std::int64_t otherwise) {
+    if (part.is(Kind::none)) return otherwise;
+    const std::int64_t at = part.as_integer();
     return std::clamp(at < 0 ? at + count : at, low, high);
   };
-  return {start      ? place(*start)
-          : step > 0 ? low
-                     : high,
-          stop       ? place(*stop)
-          : step > 0 ? high
-                     : low,
-          step};
+  return {place(parts[0], step > 0 ? low : high), place(parts[1], step > 0 ? high : low), step};
 }
 
 Value sliced_text(Budget& budget, const std::string& text, const Indices& slice) {
@@ -189,9 +187,8 @@ Value sliced_range(const Range& range, const Indices& slice) {
 }  // namespace
 
 Value arithmetic(Budget& budget, Op op, const Value& a, const Value& b) {
-  for (const Value* value : {&a, &b})
-    if (value->is_undefined() && !(op == Op::modulo && a.is(Kind::string)))
-      refuse("{}", value->undefined_message());
+  if (!(op == Op::modulo && a.is(Kind::string)))
+    for (const Value* value : {&a, &b}) value->require_defined();
   if (a.is_number() && b.is_number()) {
     if (a.is_integral() && b.is_integral())
       return integer_arithmetic(op, a.as_integer(), b.as_integer());
@@ -207,7 +204,7 @@ Value arithmetic(Budget& budget, Op op, const Value& a, const Value& b) {
 }
 
 Value negated(const Value& value, bool negative) {
-  if (value.is_undefined()) refuse("{}", value.undefined_message());
+  value.require_defined();
   if (!value.is_number()) refuse("a {} cannot have a sign", type_name(value));
   if (value.is(Kind::real)) return Value::real(negative ? -value.as_real() : value.as_real());
   return integer_arithmetic(negative ? Op::subtract : Op::add, 0, value.as_integer());
@@ -235,11 +232,10 @@ bool compared(Budget& budget, Comparison comparison, const Value& a, const Value
   }
 }
 
-Value sliced(Budget& budget, const Value& object, std::optional<std::int64_t> start,
-             std::optional<std::int64_t> stop, std::optional<std::int64_t> step) {
+Value sliced(Budget& budget, const Value& object, const std::vector<Value>& parts) {
   if (!repeats(object) && !object.is(Kind::range))
     refuse("a {} cannot be sliced", type_name(object));
-  const Indices slice = indices(length(budget, object), start, stop, step.value_or(1));
+  const Indices slice = indices(length(budget, object), parts);
   if (object.is(Kind::string)) return sliced_text(budget, object.as_string(), slice);
   if (object.is(Kind::range)) return sliced_range(object.as_range(), slice);
   std::vector<Value> items;

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "data/chat/jinja/interpreter.h"
+#include "data/chat/jinja/operators.h"
 #include "data/chat/jinja/python_text.h"
 
 namespace focus::jinja {

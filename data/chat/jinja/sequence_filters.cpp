@@ -2,6 +2,7 @@
 
 #include "data/chat/jinja/function.h"
 #include "data/chat/jinja/interpreter.h"
+#include "data/chat/jinja/operators.h"
 #include "data/chat/jinja/python_text.h"
 
 // Filters that read or make lists.
@@ -90,7 +91,8 @@ Value last_filter(const Call& call) {
 }
 
 Value reverse_filter(const Call& call) {
-  if (call.self.is(Kind::string)) return sliced(call.budget, call.self, {}, {}, -1);
+  if (call.self.is(Kind::string))
+    return sliced(call.budget, call.self, {Value::none(), Value::none(), Value::integer(-1)});
   std::vector<Value> items = iterate(call.budget, call.self);
   std::ranges::reverse(items);
   // Python cannot reverse an iterator in place: the result is a list.
@@ -189,7 +191,7 @@ Value sort_filter(const Call& call) {
 Value dictsort(const Call& call) {
   const std::string by = call.has(1) ? call.string(1) : "key";
   if (by != "key" && by != "value") refuse("dictsort by '{}', which is neither key nor value", by);
-  call.require_defined();
+  call.self.require_defined();
   if (!call.self.is(Kind::mapping))
     refuse("dictsort needs a mapping, not {}", type_name(call.self));
   std::vector<Keyed> items;

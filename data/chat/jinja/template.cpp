@@ -1,7 +1,6 @@
 #include "data/chat/jinja/template.h"
 
 #include "autograd/base/check.h"
-#include "data/chat/jinja/ast.h"
 #include "data/chat/jinja/interpreter.h"
 #include "data/chat/jinja/lexer.h"
 #include "data/files/json_reader.h"
@@ -48,10 +47,10 @@ std::string Template::render(const nlohmann::ordered_json& variables,
   std::optional<Interpreter> interpreter;
   try {
     interpreter.emplace(limits_, variables.is_null() ? none : variables, now ? *now : present());
-    return interpreter->render(parsed_->block);
+    interpreter->run(parsed_->block);
+    return std::move(interpreter->output);
   } catch (const TemplateError& error) {
-    fail("{}: line {}: {}", where_, interpreter ? interpreter->line() : 1,
-         shown_whole(error.what()));
+    fail("{}: line {}: {}", where_, interpreter ? interpreter->line : 1, shown_whole(error.what()));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "data/chat/jinja/function.h"
 #include "data/chat/jinja/interpreter.h"
+#include "data/chat/jinja/operators.h"
 #include "data/chat/jinja/python_text.h"
 
 // Python's methods of strings, and the filters of strings.
@@ -211,7 +212,7 @@ Value string_filter(const Call& call) {
 }
 
 Value indent(const Call& call) {
-  call.require_defined();
+  call.self.require_defined();
   if (!call.self.is(Kind::string)) refuse("indent needs a string, not {}", type_name(call.self));
   std::string by;
   if (call.has(0) && call.at(0).is(Kind::string)) {

@@ -109,9 +109,10 @@ std::shared_ptr<const Mapping> Value::share_mapping() const {
   return std::get<std::shared_ptr<const Mapping>>(data_);
 }
 
-std::string Value::undefined_message() const {
+void Value::require_defined() const {
+  if (!is_undefined()) return;
   const auto* message = std::get_if<std::shared_ptr<const std::string>>(&data_);
-  return message == nullptr ? "the value is undefined" : **message;
+  refuse("{}", message == nullptr ? "the value is undefined" : **message);
 }
 
 bool Value::same_as(const Value& other) const {
@@ -187,7 +188,7 @@ std::string_view type_name(const Value& value) {
   static constexpr std::array kNames = {"Undefined", "NoneType",    "bool",      "int",
                                         "float",     "str",         "list",      "tuple",
                                         "dict",      "range",       "dict view", "generator",
-                                        "Namespace", "LoopContext", "function"};
+                                        "Namespace", "LoopContext", "function",  "slice"};
   return kNames[static_cast<std::size_t>(value.kind())];
 }
 

@@ -36,6 +36,7 @@ enum class Kind : std::uint8_t {
   space,     // namespace(...)
   loop,
   function,
+  slice,  // start:stop:step in a subscript
 };
 
 /// A list or tuple. `depth`: levels of containers from here down.
@@ -129,8 +130,8 @@ class Value {
   Namespace* as_space() const { return std::get<Namespace*>(data_); }
   LoopState* as_loop() const { return std::get<LoopState*>(data_); }
   const Function& as_function() const { return *std::get<std::shared_ptr<const Function>>(data_); }
-  /// What an operation on an undefined value says: "'x' is undefined".
-  std::string undefined_message() const;
+  /// Refuses an undefined value: "'x' is undefined".
+  void require_defined() const;
   /// The same object, Python's `is`.
   bool same_as(const Value& other) const;
   int depth() const;
