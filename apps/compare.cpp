@@ -346,7 +346,7 @@ int list_runs(const ComparePlan& plan) {
 /// Writes what a comparison leaves in its folder beside its runs; returns the table for a terminal.
 std::string write_tables(const ComparePlan& plan, const std::vector<RunOutcome>& outcomes) {
   const ComparedRows rows = compared_rows(outcomes);
-  const auto texts = structs_to_json(rows.texts), recall = structs_to_json(rows.recall);
+  const auto texts = struct_to_json(rows.texts), recall = struct_to_json(rows.recall);
   const auto write = [&](const char* name, const std::string& text) {
     write_file_durably(std::filesystem::path(plan.config.out) / name, std::string_view(text));
   };

@@ -4,7 +4,7 @@
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/chat/chat_template.h"
-#include "data/files/read_file.h"
+#include "data/files/input_file.h"
 #include "data/text/text.h"
 #include "focus/evaluation/positions.h"
 #include "focus/models/generation.h"

@@ -6,7 +6,7 @@
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
 #include "autograd/machine.h"
-#include "data/settings/settings_json.h"
+#include "data/settings/config.h"
 #include "data/settings/struct_json.h"
 #include "data/synthetic/corpus.h"
 #include "data/text/format.h"
@@ -122,7 +122,7 @@ int time_decoding(Arguments arguments) {
                       {"precision", name_of(o.model.precision)},
                       {"kv_cache_dtype", name_of(cache)},
                       {"read_bytes_per_second", bandwidth},
-                      {"rows", structs_to_json(rows)}});
+                      {"rows", struct_to_json(rows)}});
   return 0;
 }
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/settings/any_settings.h"
+#include "data/settings/config.h"
 #include "data/tensors/store.h"
 #include "focus/method/grouping/group_statistics.h"
 #include "layers/decoder.h"

@@ -145,14 +145,9 @@ Json parse_messages(const std::string& text, const std::string& where) {
   if (text[first] == '[') {
     messages = parse_ordered(text, where);
   } else {
-    std::size_t line = 1;
-    for (std::size_t begin = 0; begin < text.size(); ++line) {
-      const std::size_t end = std::min(text.find('\n', begin), text.size());
-      const std::string_view row = std::string_view(text).substr(begin, end - begin);
-      begin = end + 1;
-      if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    for_each_row(text, [&](std::string_view row, std::size_t line) {
       messages.push_back(parse_ordered(row, fmt::format("{}: line {}", where, line)));
-    }
+    });
   }
   for (const Json& message : messages)
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())

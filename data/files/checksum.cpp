@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <new>
 #include <vector>
 
 #include "data/files/input_file.h"
@@ -18,27 +19,18 @@ std::string to_hex(XXH128_hash_t hash) {
 
 }  // namespace
 
-struct Checksum::State {
-  XXH3_state_t* xxh = XXH3_createState();
-  State() {
-    if (xxh == nullptr) throw std::bad_alloc();
-    XXH3_128bits_reset(xxh);
-  }
-  ~State() { XXH3_freeState(xxh); }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-};
+void Checksum::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
 
-Checksum::Checksum() : state_(std::make_unique<State>()) {}
-Checksum::~Checksum() = default;
-Checksum::Checksum(Checksum&&) noexcept = default;
-Checksum& Checksum::operator=(Checksum&&) noexcept = default;
-
-void Checksum::update(std::span<const std::byte> bytes) {
-  XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size());
+Checksum::Checksum() : state_(XXH3_createState()) {
+  if (state_ == nullptr) throw std::bad_alloc();
+  XXH3_128bits_reset(state_.get());
 }
 
-std::string Checksum::hex() const { return to_hex(XXH3_128bits_digest(state_->xxh)); }
+void Checksum::update(std::span<const std::byte> bytes) {
+  XXH3_128bits_update(state_.get(), bytes.data(), bytes.size());
+}
+
+std::string Checksum::hex() const { return to_hex(XXH3_128bits_digest(state_.get())); }
 
 std::string xxh3_hex(std::span<const std::byte> bytes) {
   return to_hex(XXH3_128bits(bytes.data(), bytes.size()));

@@ -6,15 +6,14 @@
 #include <span>
 #include <string>
 
+struct XXH3_state_s;
+
 namespace focus {
 
 /// XXH3-128 of a stream of bytes. It finds damage and mix-ups; it is no defence against forgery.
 class Checksum {
  public:
   Checksum();
-  ~Checksum();
-  Checksum(Checksum&&) noexcept;
-  Checksum& operator=(Checksum&&) noexcept;
 
   void update(std::span<const std::byte> bytes);
   void update(const std::string& text) { update(std::as_bytes(std::span(text))); }
@@ -22,8 +21,10 @@ class Checksum {
   std::string hex() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Free {
+    void operator()(XXH3_state_s* state) const;
+  };
+  std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
 /// XXH3-128 of `bytes` as 32 hexadecimal digits.

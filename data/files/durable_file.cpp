@@ -1,6 +1,7 @@
 #include "data/files/durable_file.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,51 +35,37 @@ const std::string& process_token() {
   return token;
 }
 
-const char* hint_for_reading(int error) {
-  switch (error) {
-    case ENOENT:
-      return "check its name";
-    case EACCES:
-    case EPERM:
-      return "you may not read it: change its permissions";
-    case ENOTDIR:
-      return "a part of the path is a file, not a folder: check its name";
-    case EISDIR:
-      return "it is a folder: give the name of a file";
-    case ENOMEM:
-      return "free some memory and try again";
-    default:
-      return "check the disk and try again";
-  }
-}
+constexpr const char* kFolder = "it is a folder: give the name of a file";
+constexpr const char* kMayNotRead = "you may not read it: change its permissions";
+constexpr const char* kReadOnly =
+    "the place is read-only for you: write to another folder or change its permissions";
+constexpr const char* kFull = "the disk is full: free some space or write to another folder";
+constexpr const char* kOther = "check the disk and try again";
 
-const char* hint_for_writing(int error) {
-  switch (error) {
-    case ENOSPC:
-    case EDQUOT:
-      return "the disk is full: free some space or write to another folder";
-    case EFBIG:
-      return "the file is larger than the system allows: raise the limit (ulimit -f)";
-    case EROFS:
-    case EACCES:
-    case EPERM:
-      return "the place is read-only for you: write to another folder or change its permissions";
-    case ENOENT:
-      return "the folder does not exist: create it first";
-    case ENOTDIR:
-      return "a part of the path is a file, not a folder: write to another path";
-    case EISDIR:
-      return "it is a folder: give the name of a file";
-    case ENAMETOOLONG:
-      return "the name is too long: choose a shorter one";
-    default:
-      return "check the disk and try again";
-  }
-}
+/// What to do about an error of reading, and of writing.
+struct Hint {
+  int error;
+  const char *reading, *writing;
+};
+constexpr Hint kHints[] = {
+    {ENOENT, "check its name", "the folder does not exist: create it first"},
+    {EACCES, kMayNotRead, kReadOnly},
+    {EPERM, kMayNotRead, kReadOnly},
+    {EROFS, kOther, kReadOnly},
+    {ENOTDIR, "a part of the path is a file, not a folder: check its name",
+     "a part of the path is a file, not a folder: write to another path"},
+    {EISDIR, kFolder, kFolder},
+    {ENOMEM, "free some memory and try again", kOther},
+    {ENOSPC, kOther, kFull},
+    {EDQUOT, kOther, kFull},
+    {EFBIG, kOther, "the file is larger than the system allows: raise the limit (ulimit -f)"},
+    {ENAMETOOLONG, kOther, "the name is too long: choose a shorter one"}};
 
 [[noreturn]] void fail_errno(std::string_view action, const fs::path& path, int error,
-                             const char* hint) {
-  fail("cannot {} {}: {}; {}", action, path.string(), std::system_category().message(error), hint);
+                             const char* Hint::*hint) {
+  const auto found = std::ranges::find(kHints, error, &Hint::error);
+  fail("cannot {} {}: {}; {}", action, path.string(), std::system_category().message(error),
+       found == std::end(kHints) ? kOther : (*found).*hint);
 }
 
 void sync_path(const fs::path& path, int flags) {
@@ -94,6 +81,12 @@ void sync_path(const fs::path& path, int flags) {
 
 fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+/// Without a slash at its end; a link's target, since it is that folder which is replaced.
+fs::path named(const fs::path& target) {
+  if (fs::exists(target)) return fs::canonical(target);
+  return target.has_filename() ? target : target.parent_path();
 }
 
 /// The writing process and its token, from a temporary file's name.
@@ -137,10 +130,10 @@ void fail_reading(std::string_view action, const fs::path& path, int error) {
   if (error == ENOENT && fs::is_symlink(fs::symlink_status(path, none)))
     fail("cannot {} {}: it is a link to {}, which does not exist; fetch that file again", action,
          path.string(), fs::read_symlink(path, none).string());
-  fail_errno(action, path, error, hint_for_reading(error));
+  fail_errno(action, path, error, &Hint::reading);
 }
 void fail_writing(std::string_view action, const fs::path& path, int error) {
-  fail_errno(action, path, error, hint_for_writing(error));
+  fail_errno(action, path, error, &Hint::writing);
 }
 
 fs::path temporary_name(const fs::path& target) {
@@ -248,6 +241,48 @@ std::size_t sweep_orphans(const fs::path& folder, std::string_view target_name) 
     if (is_gone(writer) && fs::remove_all(entry.path(), error) > 0 && !error) ++removed;
   }
   return removed;
+}
+
+DurableFolder::DurableFolder(const fs::path& target, bool overwrite, const IsOurs& is_ours)
+    : target_(named(target)) {
+  if (fs::exists(target_)) {
+    if (!fs::is_directory(target_)) fail_writing("write", target_, ENOTDIR);
+    if (!overwrite && !fs::is_empty(target_))
+      fail("{}: exists already and is not empty; choose another folder, or add --overwrite",
+           target_.string());
+    for (const fs::directory_entry& entry : fs::directory_iterator(target_)) {
+      const std::string name = entry.path().filename().string();
+      if (!entry.is_regular_file() || !is_ours(name))
+        fail(
+            "{}: is not overwritten: the whole folder would be replaced, and it holds \"{}\", "
+            "which is not part of an exported folder; move that file away or choose another folder",
+            target_.string(), name);
+    }
+  } else if (!fs::is_directory(folder_of(target_))) {
+    fail_writing("write", target_, fs::exists(folder_of(target_)) ? ENOTDIR : ENOENT);
+  }
+  sweep_orphans(folder_of(target_), target_.filename().string());
+  temporary_ = temporary_name(target_);
+  std::error_code error;
+  fs::create_directory(temporary_, error);
+  if (error) fail_writing("write", target_, error.value());
+}
+
+DurableFolder::~DurableFolder() {
+  std::error_code error;
+  if (!committed_) fs::remove_all(temporary_, error);
+}
+
+void DurableFolder::commit() {
+  check(!committed_, "{}: committed twice", target_.string());
+  sync_to_disk(temporary_);
+  const bool replaces = fs::exists(target_) && !fs::is_empty(target_);
+  const int failed = renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(),
+                               replaces ? RENAME_EXCHANGE : 0);
+  if (failed != 0) fail_writing("write", target_, errno);
+  committed_ = true;
+  sync_to_disk(folder_of(target_));
+  if (replaces) fs::remove_all(temporary_);  // the one that stood there
 }
 
 }  // namespace focus

@@ -10,7 +10,7 @@
 #include "autograd/base/check.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
-#include "data/files/read_file.h"
+#include "data/files/input_file.h"
 
 namespace focus {
 namespace fs = std::filesystem;

@@ -73,17 +73,6 @@ void require_text(std::string_view bytes, const std::filesystem::path& path) {
          kConvert);
 }
 
-namespace {
-
-/// Whether text is in an encoding of one byte a letter, as Latin-1: none of its bytes beyond ASCII
-/// make up a character of UTF-8, and they are too many for strays.
-bool is_in_other_encoding(const InvalidUtf8& invalid, std::size_t size) {
-  constexpr std::size_t kFewest = 4, kOneIn = 1000;
-  return invalid.count >= kFewest && invalid.count * kOneIn >= size && invalid.beyond_ascii == 0;
-}
-
-}  // namespace
-
 void tell_crlf(std::string_view text, const std::filesystem::path& path) {
   std::size_t lines = 0;
   for (std::size_t at = 0; (at = text.find("\r\n", at)) != text.npos; at += 2) ++lines;
@@ -95,8 +84,12 @@ void tell_crlf(std::string_view text, const std::filesystem::path& path) {
 }
 
 void tell_invalid_utf8(std::string_view text, const std::filesystem::path& path) {
+  // Text in an encoding of one byte a letter, as Latin-1: none of its bytes beyond ASCII make up a
+  // character of UTF-8, and they are too many for strays.
+  constexpr std::size_t kFewest = 4, kOneIn = 1000;
   const InvalidUtf8 invalid = count_invalid_utf8(text);
-  if (is_in_other_encoding(invalid, text.size()))
+  if (invalid.count >= kFewest && invalid.count * kOneIn >= text.size() &&
+      invalid.beyond_ascii == 0)
     fail(
         "{}: expected UTF-8 text, but {} of its bytes are letters of another encoding, the first "
         "at byte {}; convert it, for example with iconv -f LATIN1 -t UTF-8",

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace focus {
 
@@ -54,5 +55,9 @@ void check_is_file(const std::filesystem::path& path);
 /// Whether there is anything of this name, even a link that leads nowhere. Opening that reports why
 /// it cannot be read.
 bool is_there(const std::filesystem::path& path);
+
+/// The bytes of a file, or of what comes out of a pipe, as they are. Throws std::runtime_error
+/// where it cannot be read (see InputFile) or is more than fits into memory.
+std::string read_file(const std::filesystem::path& path);
 
 }  // namespace focus

@@ -77,6 +77,16 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& where
   }
 }
 
+void for_each_row(std::string_view text,
+                  const std::function<void(std::string_view row, std::size_t line)>& f) {
+  for (std::size_t begin = 0, line = 1; begin < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view row = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (row.find_first_not_of(" \t\r") != std::string_view::npos) f(row, line);
+  }
+}
+
 void JsonView::expect(bool ok, std::string_view wanted) const {
   if (!ok) fail("{}: expected {}, found {}", where_, wanted, value_->type_name());
 }

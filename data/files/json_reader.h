@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -11,6 +12,10 @@ namespace focus {
 /// Parses JSON as strictly as a file from outside deserves: duplicate keys and deep nesting are
 /// errors too. `where` names the file. Throws std::runtime_error with one line.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where);
+
+/// Calls f(row, its number from 1) for each line of JSON Lines that is not blank.
+void for_each_row(std::string_view text,
+                  const std::function<void(std::string_view row, std::size_t line)>& f);
 
 /// `text` as an error message may quote it: cut where it is long, control characters escaped (a
 /// name may hold a line feed, a message is one line), ill-formed UTF-8 replaced.

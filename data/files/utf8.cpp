@@ -1,5 +1,10 @@
 #include "data/files/utf8.h"
 
+#include <unicode/utf8.h>
+
+#include <algorithm>
+#include <cstdint>
+
 namespace focus {
 namespace {
 
@@ -10,21 +15,17 @@ struct Sequence {
   bool valid = false;
 };
 
-/// The first sequence of a text that is not empty.
+/// The first sequence of a text that is not empty; `code_point` is negative of one to replace.
+Sequence first_sequence(std::string_view text, UChar32& code_point) {
+  std::int32_t end = 0;
+  const auto most = static_cast<std::int32_t>(std::min<std::size_t>(text.size(), U8_MAX_LENGTH));
+  U8_NEXT(text.data(), end, most, code_point);
+  return {static_cast<std::size_t>(end), code_point >= 0};
+}
+
 Sequence first_sequence(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {1, true};
-  if (lead < 0xC2 || lead > 0xF4) return {1, false};
-  const std::size_t size = utf8_char_size(text[0]);
-  // The second byte's range rules out overlong forms, surrogates and values above U+10FFFF.
-  const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  for (std::size_t i = 1; i < size; ++i) {
-    if (i >= text.size()) return {i, false};
-    if (byte(i) < (i == 1 ? low : 0x80) || byte(i) > (i == 1 ? high : 0xBF)) return {i, false};
-  }
-  return {size, true};
+  UChar32 code_point = 0;
+  return first_sequence(text, code_point);
 }
 
 }  // namespace
@@ -67,29 +68,16 @@ std::string replace_invalid_utf8(std::string_view text) {
 }
 
 char32_t utf8_code_point(std::string_view text) {
-  const std::size_t size = utf8_char_size(text[0]);
-  const auto lead = static_cast<unsigned char>(text[0]);
-  char32_t code_point = size == 1 ? lead : lead & (0xFF >> (size + 1));
-  for (std::size_t i = 1; i < size; ++i) {
-    code_point = (code_point << 6) | (static_cast<unsigned char>(text[i]) & 0x3F);
-  }
-  return code_point;
+  UChar32 code_point = 0;
+  first_sequence(text, code_point);
+  return static_cast<char32_t>(code_point);
 }
 
 void append_utf8(std::string& text, char32_t code_point) {
-  const auto put = [&](char32_t byte) { text.push_back(static_cast<char>(byte)); };
-  if (code_point < 0x80) return put(code_point);
-  if (code_point < 0x800) {
-    put(0xC0 | (code_point >> 6));
-  } else if (code_point < 0x10000) {
-    put(0xE0 | (code_point >> 12));
-    put(0x80 | ((code_point >> 6) & 0x3F));
-  } else {
-    put(0xF0 | (code_point >> 18));
-    put(0x80 | ((code_point >> 12) & 0x3F));
-    put(0x80 | ((code_point >> 6) & 0x3F));
-  }
-  put(0x80 | (code_point & 0x3F));
+  char bytes[U8_MAX_LENGTH];
+  std::size_t size = 0;
+  U8_APPEND_UNSAFE(bytes, size, static_cast<std::uint32_t>(code_point));
+  text.append(bytes, size);
 }
 
 }  // namespace focus

@@ -14,7 +14,6 @@
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/utf8.h"
-#include "data/settings/config_yaml.h"
 
 namespace focus {
 
@@ -41,6 +40,13 @@ constexpr std::size_t kMaxBytes = 1'000'000;
 std::string_view last_part(std::string_view key) {
   const std::size_t dot = key.rfind('.');
   return dot == std::string_view::npos ? key : key.substr(dot + 1);
+}
+
+std::string shown_node(const ConfigNode& node) {
+  if (node.kind != Kind::kList) return node.text;
+  std::vector<std::string> items;
+  for (const ConfigNode& item : node.items) items.push_back(shown_node(item));
+  return fmt::format("[{}]", fmt::join(items, ", "));
 }
 
 /// Applies the nodes of one source to the fields and notes what does not fit.
@@ -241,6 +247,68 @@ std::string describe_config_fields(const std::vector<ConfigField>& fields) {
                         limits.empty() ? "" : ", ", limits, field.text(), field.help);
   }
   return text;
+}
+
+nlohmann::ordered_json settings_json(const std::vector<ConfigField>& settings) {
+  nlohmann::ordered_json json;
+  for (const ConfigField& field : settings) {
+    nlohmann::ordered_json* object = &json;
+    std::string name = field.key;
+    for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.')) {
+      object = &(*object)[name.substr(0, dot)];
+      name.erase(0, dot + 1);
+    }
+    nlohmann::ordered_json& value = (*object)[name];
+    if (!field.text) {  // a group
+      value = nlohmann::ordered_json::object();
+      continue;
+    }
+    const std::string text = field.text();
+    value = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (value.is_discarded()) value = text;  // a plain word
+  }
+  return json;
+}
+
+Sweep read_sweep(const ConfigNode& map, std::vector<ConfigProblem>& problems) {
+  Sweep keys;
+  if (map.kind != Kind::kMap && map.kind != Kind::kNull)
+    problems.push_back({map.line, fmt::format("sweep: expected lines of `key: [value, value]`")});
+  for (const ConfigNode::Entry& entry : map.entries) {
+    if (entry.value.kind != Kind::kList || entry.value.items.empty())
+      problems.push_back(
+          {entry.line, fmt::format("sweep: {}: expected a list such as [a, b] of its "
+                                   "values, got something else or an empty one",
+                                   shown(entry.key))});
+    else
+      keys.push_back(entry);
+  }
+  return keys;
+}
+
+std::vector<Sweep> sweep_product(const Sweep& keys, std::size_t most) {
+  std::vector<Sweep> all = {{}};
+  for (const ConfigNode::Entry& key : keys) {
+    std::vector<Sweep> longer;
+    for (const Sweep& settings : all)
+      for (const ConfigNode& value : key.value.items) {
+        longer.push_back(settings);
+        longer.back().push_back({key.key, value.line, value});
+      }
+    all = std::move(longer);
+    check(all.size() <= most, "sweep: expected at most {} combinations, got more", most);
+  }
+  return all;
+}
+
+std::string sweep_label(const std::string& name, const Sweep& settings) {
+  std::string label = name;
+  for (const auto& [key, line, value] : settings) {
+    const auto alike = std::ranges::count(settings, last_part(key),
+                                          [](const auto& other) { return last_part(other.key); });
+    label += fmt::format(", {}={}", alike > 1 ? key : last_part(key), shown_node(value));
+  }
+  return label;
 }
 
 }  // namespace focus

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <any>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "data/settings/config_values.h"
-#include "data/settings/config_yaml.h"
 
 /// A config: a YAML file of settings, plus `a.b=c` overrides, read strictly into a struct.
 ///
@@ -79,6 +80,9 @@ std::string place_of_setting(std::string_view problem, const std::string& text,
                              const std::string& source, const std::vector<std::string>& overrides);
 std::string dump_config_fields(const std::vector<ConfigField>& fields, bool with_help);
 std::string describe_config_fields(const std::vector<ConfigField>& fields);
+/// The settings as an object, groups as objects in it: numbers and truth values as such, everything
+/// else as text.
+nlohmann::ordered_json settings_json(const std::vector<ConfigField>& settings);
 
 /// Reads YAML text and then the overrides ("a.b=c", the last one of a key wins) into `config`;
 /// what neither names keeps its value. A bare override a,b and [a, b] are both lists; quotes make
@@ -111,5 +115,62 @@ std::string describe_config(const T& defaults) {
   T copy = defaults;
   return describe_config_fields(config_fields(copy));
 }
+
+// Settings that are tried one after the other.
+
+/// Keys with their values, lists; or a choice of one value for each.
+using Sweep = std::vector<ConfigNode::Entry>;
+
+/// Reads lines of `key: [value, value]`; what does not fit is appended to `problems`.
+Sweep read_sweep(const ConfigNode& map, std::vector<ConfigProblem>& problems);
+
+/// Every choice of one value for each key, the last key fastest; one empty choice without keys.
+/// Throws std::invalid_argument where there are more than `most`.
+std::vector<Sweep> sweep_product(const Sweep& keys, std::size_t most);
+
+/// The name with the values of what is swept, by the last part of its key unless two end alike:
+/// "focus, num_groups=8".
+std::string sweep_label(const std::string& name, const Sweep& settings);
+
+/// A settings struct whose type only its owner knows: what a table of kinds holds as defaults, and
+/// what a config reads without knowing the kind. T has visit(), and validate() where the limits in
+/// its visit do not say all. A copy is a copy of the struct.
+class AnySettings {
+ public:
+  template <class T>
+  requires(!std::is_same_v<T, AnySettings>) AnySettings(T value)  // NOLINT
+      : held_(std::move(value)),
+        validate_([]([[maybe_unused]] const std::any& held) {
+          if constexpr (requires(const T& settings) { settings.validate(); })
+            std::any_cast<const T&>(held).validate();
+        }),
+        visit_([](std::any& held, ConfigFieldCollector& f) { std::any_cast<T&>(held).visit(f); }) {}
+
+  /// Null where it holds another type.
+  template <class T>
+  const T* get_if() const {
+    return std::any_cast<T>(&held_);
+  }
+  /// Throws std::bad_any_cast where it holds another type.
+  template <class T>
+  const T& as() const {
+    return std::any_cast<const T&>(held_);
+  }
+  /// Throws std::invalid_argument naming the key that is out of range.
+  void validate() const { validate_(held_); }
+  void visit(ConfigFieldCollector& f) { visit_(held_, f); }
+  void visit(ConfigFieldCollector&& f) { visit_(held_, f); }
+
+ private:
+  std::any held_;
+  void (*validate_)(const std::any&);
+  void (*visit_)(std::any&, ConfigFieldCollector&);
+};
+
+/// The settings of one kind of a table: a config has them as a section under the kind's name.
+struct SettingsSection {
+  std::string name, help;
+  AnySettings settings;
+};
 
 }  // namespace focus

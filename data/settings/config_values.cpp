@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <system_error>
 
 #include "autograd/base/check.h"
@@ -20,26 +21,13 @@ using Kind = ConfigNode::Kind;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Skips digits from `i`; false without a digit.
-bool skip_digits(std::string_view text, std::size_t& i) {
-  const std::size_t start = i;
-  while (i < text.size() && is_digit(text[i])) ++i;
-  return i > start;
-}
-
 /// Numbers are written as in JSON, so that 010, 0x10, 1_000, .nan and +1 have no meaning at all.
 bool is_number(std::string_view text, bool integer_only) {
-  std::size_t i = text.starts_with('-') ? 1 : 0;
-  const std::size_t first = i;
-  if (!skip_digits(text, i) || (text[first] == '0' && i > first + 1)) return false;
-  if (integer_only) return i == text.size();
-  if (i < text.size() && text[i] == '.' && !skip_digits(text, ++i)) return false;
-  if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
-    ++i;
-    if (i < text.size() && (text[i] == '-' || text[i] == '+')) ++i;
-    if (!skip_digits(text, i)) return false;
-  }
-  return i == text.size();
+  static const std::regex kInteger("-?(0|[1-9][0-9]*)");
+  static const std::regex kReal(R"(-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?)");
+  constexpr std::size_t kMost = 1000;  // the library recurses for each character
+  return text.size() <= kMost &&
+         std::regex_match(text.begin(), text.end(), integer_only ? kInteger : kReal);
 }
 
 std::string_view number_hint(std::string_view text, bool integer_only) {

@@ -1,5 +1,3 @@
-#include "data/settings/config_yaml.h"
-
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -11,6 +9,7 @@
 
 #include "data/files/json_reader.h"
 #include "data/files/utf8.h"
+#include "data/settings/config_values.h"
 
 namespace focus {
 namespace {

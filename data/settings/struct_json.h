@@ -33,16 +33,16 @@ concept JsonStruct = requires(T value, JsonStructWriter& writer) {
   value.visit(writer);
 };
 
-/// The struct as an object, its keys in the order of its visit.
-template <JsonStruct T>
-nlohmann::ordered_json struct_to_json(T value);
-template <JsonStruct T>
-nlohmann::ordered_json structs_to_json(const std::vector<T>& values);
+/// A struct as an object, its keys in the order of its visit; or a list of them, or a member's
+/// value.
+template <class T>
+nlohmann::ordered_json struct_to_json(const T& value);
 
-/// Reads an object into a struct. Throws std::runtime_error that names the place of what is missing
-/// or of another type.
-template <JsonStruct T>
+/// Reads such a value. Throws std::runtime_error that names the place of what is missing or of
+/// another type.
+template <class T>
 void read_struct(const JsonView& view, T& value);
+
 template <JsonStruct T>
 T struct_from_json(const nlohmann::json& json, const std::string& where) {
   T value;
@@ -54,11 +54,11 @@ class JsonStructWriter {
  public:
   template <class T>
   void operator()(const std::string& key, const T& member) {
-    json_[key] = json_of(member);
+    json_[key] = struct_to_json(member);
   }
   template <class T>
   void maybe(const std::string& key, const std::optional<T>& member) {
-    if (member) json_[key] = json_of(*member);
+    if (member) json_[key] = struct_to_json(*member);
   }
   template <class T>
   void part(const std::string&, std::optional<T>& member) {
@@ -68,34 +68,6 @@ class JsonStructWriter {
   nlohmann::ordered_json json() && { return std::move(json_); }
 
  private:
-  template <class T>
-  static nlohmann::ordered_json json_of(const T& value) {
-    if constexpr (JsonStruct<T>)
-      return struct_to_json(value);
-    else if constexpr (ConfigEnum<T>)
-      return value_text(value);
-    else if constexpr (std::is_same_v<T, double>)  // NaN and infinity are not in JSON
-      return value - value == 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
-    else
-      return value;
-  }
-  template <class T>
-  static nlohmann::ordered_json json_of(const std::optional<T>& value) {
-    return value ? json_of(*value) : nlohmann::ordered_json();
-  }
-  template <class T>
-  static nlohmann::ordered_json json_of(const std::vector<T>& values) {
-    auto list = nlohmann::ordered_json::array();
-    for (const T& value : values) list.push_back(json_of(value));
-    return list;
-  }
-  template <class T>
-  static nlohmann::ordered_json json_of(const std::vector<std::pair<std::string, T>>& members) {
-    auto object = nlohmann::ordered_json::object();
-    for (const auto& [key, value] : members) object[key] = json_of(value);
-    return object;
-  }
-
   nlohmann::ordered_json json_ = nlohmann::ordered_json::object();
 };
 
@@ -105,17 +77,17 @@ class JsonStructReader {
 
   template <class T>
   void operator()(const std::string& key, T& member) {
-    read(view_.at(key), member);
+    read_struct(view_.at(key), member);
   }
   /// Null where the key is not there: files of a version that had fewer keys.
   template <class T>
   void operator()(const std::string& key, std::optional<T>& member) {
-    read(view_.get(key), member);
+    read_struct(view_.get(key), member);
   }
   template <class T>
   void maybe(const std::string& key, std::optional<T>& member) {
     member.reset();
-    if (view_.object().contains(key)) read(view_.at(key), member.emplace());
+    if (view_.object().contains(key)) read_struct(view_.at(key), member.emplace());
   }
   template <class T>
   void part(const std::string& key, std::optional<T>& member) {
@@ -124,60 +96,73 @@ class JsonStructReader {
   }
 
  private:
-  template <class T>
-  static void read(const JsonView& view, T& value) {
-    if constexpr (JsonStruct<T>)
-      read_struct(view, value);
-    else if constexpr (ConfigEnum<T>)
-      value = static_cast<T>(view.choice(enum_names(T{})));
-    else if constexpr (std::is_same_v<T, bool>)
-      value = view.boolean();
-    else if constexpr (std::is_integral_v<T>)
-      value = static_cast<T>(view.integer(std::numeric_limits<T>::max()));
-    else if constexpr (std::is_same_v<T, double>)
-      value = view.is_null() ? std::numeric_limits<double>::quiet_NaN() : view.number();
-    else
-      value = view.string();
-  }
-  template <class T>
-  static void read(const JsonView& view, std::optional<T>& value) {
-    value.reset();
-    if (!view.is_null()) read(view, value.emplace());
-  }
-  template <class T>
-  static void read(const JsonView& view, std::vector<T>& values) {
-    values.clear();
-    for (std::size_t i = 0; i < view.array_size(); ++i) read(view.item(i), values.emplace_back());
-  }
-  template <class T>
-  static void read(const JsonView& view, std::vector<std::pair<std::string, T>>& members) {
-    members.clear();
-    for (const auto& [key, value] : view.object().items())
-      read(view.at(key), members.emplace_back(key, T{}).second);
-  }
-
   const JsonView& view_;
 };
 
-template <JsonStruct T>
-nlohmann::ordered_json struct_to_json(T value) {
-  JsonStructWriter writer;
-  value.visit(writer);
-  return std::move(writer).json();
+template <class T>
+concept JsonOptional = std::is_same_v<T, std::optional<typename T::value_type>>;
+template <class T>
+concept JsonList = std::is_same_v<T, std::vector<typename T::value_type>>;
+template <class T>
+concept JsonPairs = JsonList<T> && requires(T value) {
+  value.front().second;
+};
+
+template <class T>
+nlohmann::ordered_json struct_to_json(const T& value) {
+  using Json = nlohmann::ordered_json;
+  if constexpr (JsonStruct<T>) {
+    JsonStructWriter writer;
+    T(value).visit(writer);
+    return std::move(writer).json();
+  } else if constexpr (ConfigEnum<T>) {
+    return value_text(value);
+  } else if constexpr (std::is_same_v<T, double>) {  // NaN and infinity are not in JSON
+    return value - value == 0 ? Json(value) : Json();
+  } else if constexpr (JsonOptional<T>) {
+    return value ? struct_to_json(*value) : Json();
+  } else if constexpr (JsonPairs<T>) {
+    Json object = Json::object();
+    for (const auto& [key, member] : value) object[key] = struct_to_json(member);
+    return object;
+  } else if constexpr (JsonList<T>) {
+    Json list = Json::array();
+    for (const auto& item : value) list.push_back(struct_to_json(item));
+    return list;
+  } else {
+    return value;
+  }
 }
 
-template <JsonStruct T>
-nlohmann::ordered_json structs_to_json(const std::vector<T>& values) {
-  auto list = nlohmann::ordered_json::array();
-  for (const T& value : values) list.push_back(struct_to_json(value));
-  return list;
-}
-
-template <JsonStruct T>
+template <class T>
 void read_struct(const JsonView& view, T& value) {
-  view.object();
-  JsonStructReader reader(view);
-  value.visit(reader);
+  if constexpr (JsonStruct<T>) {
+    view.object();
+    JsonStructReader reader(view);
+    value.visit(reader);
+  } else if constexpr (ConfigEnum<T>) {
+    value = static_cast<T>(view.choice(enum_names(T{})));
+  } else if constexpr (std::is_same_v<T, bool>) {
+    value = view.boolean();
+  } else if constexpr (std::is_integral_v<T>) {
+    value = static_cast<T>(view.integer(std::numeric_limits<T>::max()));
+  } else if constexpr (std::is_same_v<T, double>) {
+    value = view.is_null() ? std::numeric_limits<double>::quiet_NaN() : view.number();
+  } else if constexpr (JsonOptional<T>) {
+    value.reset();
+    if (!view.is_null()) read_struct(view, value.emplace());
+  } else if constexpr (JsonPairs<T>) {
+    value.clear();
+    for (const auto& [key, member] : view.object().items())
+      read_struct(view.at(key),
+                  value.emplace_back(key, typename T::value_type::second_type{}).second);
+  } else if constexpr (JsonList<T>) {
+    value.clear();
+    for (std::size_t i = 0; i < view.array_size(); ++i)
+      read_struct(view.item(i), value.emplace_back());
+  } else {
+    value = view.string();
+  }
 }
 
 }  // namespace focus

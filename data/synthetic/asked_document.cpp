@@ -48,13 +48,9 @@ std::string questions_jsonl(std::span<const AskedDocument> documents) {
 
 std::vector<AskedDocument> read_questions(std::string_view jsonl, const std::string& where) {
   std::vector<AskedDocument> documents;
-  for (std::size_t line = 1; !jsonl.empty(); ++line) {
-    const std::size_t end = std::min(jsonl.find('\n'), jsonl.size());
-    const std::string_view text = jsonl.substr(0, end);
-    jsonl.remove_prefix(std::min(end + 1, jsonl.size()));
-    if (text.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+  for_each_row(jsonl, [&](std::string_view text, std::size_t line) {
     documents.push_back(read_question(text, fmt::format("{}, line {}", where, line)));
-  }
+  });
   if (documents.empty()) fail("{}: no document has a question", where);
   return documents;
 }

@@ -9,9 +9,9 @@
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/files/file_kind.h"
+#include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/notice.h"
-#include "data/files/read_file.h"
 
 namespace focus {
 namespace fs = std::filesystem;

@@ -6,14 +6,12 @@
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
-#include "data/text/unpack.h"
+#include "data/text/text.h"
 
 namespace focus {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr std::string_view kBetweenValues = " \t\r\n";
 
 std::string_view name_of(Example::Kind kind) {
   constexpr std::array<std::string_view, 3> kNames = {"a text", "a prompt and its completion",
@@ -90,12 +88,8 @@ bool is_jsonl(const std::filesystem::path& path) {
 void for_each_example(std::string_view text, const std::string& where,
                       const std::string& text_field, const std::function<void(Example&&)>& f) {
   std::optional<Example::Kind> kind;
-  std::size_t line = 1, first = 1;
-  for (std::size_t begin = 0; begin < text.size(); ++line) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view row = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (row.find_first_not_of(kBetweenValues) == std::string_view::npos) continue;
+  std::size_t first = 1;
+  for_each_row(text, [&](std::string_view row, std::size_t line) {
     const std::string place = fmt::format("{}: line {}", where, line);
     const Json json = parse_strict_json(row, place);
     if (!json.is_object())
@@ -111,7 +105,7 @@ void for_each_example(std::string_view text, const std::string& where,
       fail("{}: it has {}, but line {} has {}; put them into separate files", place,
            name_of(example.kind), first, name_of(*kind));
     f(std::move(example));
-  }
+  });
 }
 
 }  // namespace focus

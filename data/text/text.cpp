@@ -5,11 +5,10 @@
 
 #include "autograd/base/check.h"
 #include "data/files/file_kind.h"
+#include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/notice.h"
-#include "data/files/read_file.h"
 #include "data/text/examples.h"
-#include "data/text/unpack.h"
 
 namespace focus {
 namespace {

@@ -1,5 +1,3 @@
-#include "data/text/unpack.h"
-
 #include <archive.h>
 #include <archive_entry.h>
 
@@ -11,6 +9,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
+#include "data/text/text.h"
 
 namespace focus {
 namespace {

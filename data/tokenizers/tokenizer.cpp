@@ -7,7 +7,6 @@
 #include "autograd/base/check.h"
 #include "data/files/checksum.h"
 #include "data/files/input_file.h"
-#include "data/files/read_file.h"
 #include "data/text/text.h"
 #include "data/tokenizers/tokenizer_config.h"
 

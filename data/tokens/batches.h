@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "autograd/tensor.h"
-#include "data/tokens/token_view.h"
+#include "data/tokens/token_file.h"
 
 namespace focus {
 

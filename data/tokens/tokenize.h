@@ -2,15 +2,67 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "data/text/examples.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_config.h"
-#include "data/tokens/example_tokens.h"
 #include "data/tokens/token_file.h"
 
 namespace focus {
+
+/// How lines of JSONL are read: keys of a config's data section, which TRL's SFTConfig has too.
+struct ExampleSettings {
+  std::string dataset_text_field = "text";
+  bool completion_only_loss = true;
+  bool assistant_only_loss = true;
+  std::string chat_template_path;
+
+  template <class F>
+  void visit(F&& f) {
+    f("dataset_text_field", dataset_text_field,
+      ".jsonl files: name of the text field, for lines without messages or prompt and completion");
+    f("completion_only_loss", completion_only_loss,
+      "{\"prompt\", \"completion\"} lines: compute the loss only on the completion and its EOS");
+    f("assistant_only_loss", assistant_only_loss,
+      "{\"messages\"} lines: compute the loss only on the assistant's turns and their end tokens");
+    f("chat_template_path", chat_template_path,
+      "{\"messages\"} lines: a .jinja file that replaces the model's chat template");
+  }
+};
+
+/// A conversation as the model's chat template writes it, up to where the assistant's turn begins
+/// where a generation prompt is wanted. Throws std::runtime_error where it cannot.
+using RenderChat =
+    std::function<std::string(const nlohmann::ordered_json& messages, bool add_generation_prompt)>;
+
+/// What turns lines of JSONL into tokens, beside the tokenizer.
+struct ExampleFormat {
+  ExampleSettings settings = {};
+  TextEnds ends = {};                    // around a text; before a prompt its prefix
+  std::optional<std::int32_t> end = {};  // after a completion; none: nothing
+  RenderChat chat = {};                  // empty: messages are refused
+  std::string chat_identity = {};        // tells templates apart
+};
+
+/// A line as the model reads it.
+struct ExampleTokens {
+  std::vector<std::int32_t> ids;
+  std::vector<std::uint8_t> counts;  // 1 where a token is one that the loss is of; as many as ids
+  bool trains() const;               // whether any but the first is
+};
+
+/// A text between its ends; a prompt with its completion as one text, and the end; messages through
+/// the chat template, which writes all special tokens itself. Of a completion or a turn of the
+/// assistant those tokens count that hold any of it; of a turn whose end the template marks by a
+/// special token, nothing behind that. Throws std::runtime_error, lines that begin with `where`.
+ExampleTokens tokens_of(const Example& example, const Tokenizer& tokenizer,
+                        const ExampleFormat& format, const std::string& where);
 
 struct TokenizeOptions {
   std::string document_separator = {};   // empty: each file is one document

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "autograd/precision.h"
-#include "data/tokens/example_tokens.h"
+#include "data/tokens/tokenize.h"
 #include "focus/evaluation/attention_spec.h"
 #include "focus/evaluation/row.h"
 #include "focus/models/model_files.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/settings/any_settings.h"
+#include "data/settings/config.h"
 #include "focus/method/summary_settings.h"
 
 namespace focus {

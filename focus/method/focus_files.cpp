@@ -11,7 +11,7 @@
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/gguf/gguf.h"
-#include "data/settings/settings_json.h"
+#include "data/settings/config.h"
 #include "data/tensors/safetensors.h"
 #include "data/text/text.h"
 

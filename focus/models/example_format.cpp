@@ -5,7 +5,7 @@
 
 #include "data/chat/chat_template.h"
 #include "data/files/checksum.h"
-#include "data/files/read_file.h"
+#include "data/files/input_file.h"
 
 namespace focus {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "data/tokens/example_tokens.h"
+#include "data/tokens/tokenize.h"
 #include "focus/models/model_files.h"
 
 namespace focus {

@@ -5,7 +5,6 @@
 
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
-#include "data/files/durable_folder.h"
 #include "data/tensors/safetensors.h"
 
 namespace focus {

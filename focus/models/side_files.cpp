@@ -9,7 +9,6 @@
 #include "autograd/base/check.h"
 #include "data/files/input_file.h"
 #include "data/files/notice.h"
-#include "data/files/read_file.h"
 
 namespace focus {
 namespace {

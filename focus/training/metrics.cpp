@@ -5,7 +5,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/machine.h"
-#include "data/files/read_file.h"
+#include "data/files/input_file.h"
 
 namespace focus {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "autograd/precision.h"
 #include "data/tokens/batches.h"
-#include "data/tokens/example_tokens.h"
+#include "data/tokens/tokenize.h"
 #include "focus/adapter.h"
 #include "focus/adapters/lora/lora.h"
 #include "focus/method/config.h"

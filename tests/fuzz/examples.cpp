@@ -4,7 +4,7 @@
 
 #include "data/files/utf8.h"
 #include "data/tokenizers/tokenizer.h"
-#include "data/tokens/example_tokens.h"
+#include "data/tokens/tokenize.h"
 #include "tests/fuzz/harness.h"
 
 /// JSONL to train on: what is read must be fit to be tokenized, and the loss be of tokens that are

@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "data/files/read_file.h"
+#include "data/files/input_file.h"
 #include "tests/fuzz/harness.h"
 #include "tests/support/temp_folder.h"
 

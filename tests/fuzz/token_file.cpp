@@ -1,4 +1,5 @@
-#include "data/tokens/token_view.h"
+#include "data/tokens/token_file.h"
+
 #include "tests/fuzz/harness.h"
 
 /// A token file. Its checksum keeps changed bytes from coming far, so it is opened without, too.

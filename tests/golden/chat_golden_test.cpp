@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "data/chat/chat_template.h"
-#include "data/files/read_file.h"
+#include "data/files/input_file.h"
 
 namespace focus {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/files/read_file.h"
+#include "data/files/input_file.h"
 #include "data/gguf/gguf.h"
 #include "data/gguf/gguf_tokenizer.h"
 #include "data/tokenizers/tokenizer.h"

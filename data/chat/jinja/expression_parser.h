@@ -11,7 +11,6 @@
 
 #include "data/chat/jinja/interpreter.h"
 #include "data/chat/jinja/lexer.h"
-#include "data/chat/jinja/operators.h"
 
 namespace focus::jinja {
 
@@ -24,15 +23,7 @@ class ExpressionParser {
   }
 
  protected:
-  using Parts = std::vector<Expression>;
-  using Give = Value (*)(Interpreter&, const Parts&);
-  using Parse = Expression (ExpressionParser::*)();
   using Target = std::function<void(Interpreter&, const Value&)>;
-  struct Operator {
-    std::string_view text;
-    Give give;
-  };
-
   static inline const std::map<std::string_view, Value> kConstants = {
       {"true", Value::boolean(true)},   {"True", Value::boolean(true)},
       {"false", Value::boolean(false)}, {"False", Value::boolean(false)},
@@ -92,46 +83,40 @@ class ExpressionParser {
 
   std::string expect_name() { return std::string(expect(TokenKind::name, "a name").text); }
 
-  /// An expression of that line, which `give` computes with the values of `parts`.
-  template <class How>
-  static Expression node(int line, Parts parts, How give) {
+  /// An expression of that line, which `give` computes from its parts.
+  template <class Give>
+  static Expression lazy(int line, Parts parts, Give give) {
     int depth = 1;
-    for (const Expression& part : parts) depth = std::max(depth, part.depth + 1);
+    for (const Expression& part : parts.all) depth = std::max(depth, part.depth + 1);
     // A chain of operators is nested too, though nothing recursed to read it.
     if (depth > 2 * kMostSourceDepth)
       refuse("an expression nested deeper than {} levels", 2 * kMostSourceDepth);
-    return {[line, all = std::make_shared<const Parts>(std::move(parts)),
-             give = std::move(give)](Interpreter& in) {
-              const Nesting level = in.deeper();
-              in.budget.step();
-              const int before = std::exchange(in.line, line);
-              Value value = give(in, *all);
-              in.line = before;
-              return value;
-            },
-            depth};
+    return {std::move(give), line, depth, false, std::make_shared<const Parts>(std::move(parts))};
+  }
+
+  /// One that `give` computes from the values of its parts.
+  template <class Give>
+  static Expression node(int line, Parts parts, Give give) {
+    return lazy(line, std::move(parts), [give](Interpreter& in, const Parts& all) {
+      Arguments values = all.values(in);
+      return give(in, values);
+    });
   }
 
   template <class... All>
   static Parts list(All... all) {
     Parts parts;
-    (parts.push_back(std::move(all)), ...);
+    (parts.all.push_back(std::move(all)), ...);
     return parts;
   }
 
   static Expression constant(int line, Value value) {
-    return node(line, {}, [value = std::move(value)](Interpreter&, const Parts&) { return value; });
-  }
-
-  static std::vector<Value> values(Interpreter& in, const Parts& parts) {
-    std::vector<Value> values;
-    for (const Expression& part : parts) values.push_back(part(in));
-    return values;
+    return lazy(line, {}, [value = std::move(value)](Interpreter&, const Parts&) { return value; });
   }
 
   template <Kind kind>
-  static Value sequence(Interpreter& in, const Parts& parts) {
-    return Value::sequence(in.budget, kind, values(in, parts));
+  static Value sequence(Interpreter& in, Arguments& values) {
+    return Value::sequence(in.budget, kind, std::move(values.positional));
   }
 
   /// Commas make a tuple. `with_condition` false: no inline if, which is the for's own.
@@ -144,11 +129,11 @@ class ExpressionParser {
     Parts items;
     bool is_tuple = false;
     while (!ends()) {
-      items.push_back(with_condition ? expression() : logical_or());
+      items.all.push_back(with_condition ? expression() : logical_or());
       if (!skip(",")) break;
       is_tuple = true;
     }
-    if (!is_tuple && items.size() == 1) return std::move(items[0]);
+    if (!is_tuple && items.all.size() == 1) return std::move(items.all[0]);
     if (!is_tuple && !in_brackets) unexpected("an expression");
     return node(line, std::move(items), sequence<Kind::tuple>);
   }
@@ -158,56 +143,60 @@ class ExpressionParser {
     int line = current().line;
     Expression result = logical_or();
     while (skip("if")) {
-      Expression test = logical_or();
-      Expression otherwise =
-          skip("else")
-              ? expression()
-              : constant(line, Value::undefined(fmt::format(
-                                   "the inline if of line {} is false and has no 'else'", line)));
-      result = node(line, list(std::move(test), std::move(result), std::move(otherwise)),
+      Expression test = logical_or(),
+                 otherwise = constant(
+                     line, Value::undefined(fmt::format(
+                               "the inline if of line {} is false and has no 'else'", line)));
+      if (skip("else")) otherwise = expression();
+      result = lazy(line, list(std::move(test), std::move(result), std::move(otherwise)),
                     [](Interpreter& in, const Parts& parts) {
-                      return truth(parts[0](in)) ? parts[1](in) : parts[2](in);
+                      return parts.all[truth(parts.all[0](in)) ? 1 : 2](in);
                     });
       line = current().line;
     }
     return result;
   }
 
-  /// operand, or a chain of operands and operators of one level, from the left.
-  Expression binary(std::span<const Operator> operators, Parse operand) {
+  /// operand, or a chain of operands and operators of one level, from the left: join(line, left,
+  /// operator, right).
+  template <class Join>
+  Expression binary(std::span<const std::string_view> operators,
+                    Expression (ExpressionParser::*operand)(), Join join) {
     Expression left = (this->*operand)();
     for (;;) {
-      const auto found = std::ranges::find(operators, current().text, &Operator::text);
-      if (found == operators.end() || !is(found->text)) return left;
+      const auto found = std::ranges::find(operators, current().text);
+      if (found == operators.end() || !is(*found)) return left;
       const int line = take().line;
-      left = node(line, list(std::move(left), (this->*operand)()), found->give);
+      left = join(line, list(std::move(left), (this->*operand)()), *found);
     }
   }
 
-  template <bool Either>
-  static Value logic(Interpreter& in, const Parts& parts) {
-    Value first = parts[0](in);
-    return truth(first) == Either ? first : parts[1](in);
+  static Expression logic(int line, Parts parts, std::string_view name) {
+    return lazy(line, std::move(parts),
+                [either = name == "or"](Interpreter& in, const Parts& both) {
+                  Value first = both.all[0](in);
+                  return truth(first) == either ? first : both.all[1](in);
+                });
   }
 
-  template <Op op>
-  static Value calculate(Interpreter& in, const Parts& parts) {
-    const Value left = parts[0](in), right = parts[1](in);
-    return arithmetic(in.budget, op, left, right);
+  static Expression calculation(int line, Parts parts, std::string_view op) {
+    return node(line, std::move(parts), [op](Interpreter& in, Arguments& both) {
+      return arithmetic(in.budget, op, both[0], both[1]);
+    });
   }
 
   Expression logical_or() {
-    static constexpr Operator kOr[] = {{"or", logic<true>}};
-    return binary(kOr, &ExpressionParser::logical_and);
+    static constexpr std::string_view kOr[] = {"or"};
+    return binary(kOr, &ExpressionParser::logical_and, logic);
   }
 
   Expression logical_and() {
-    static constexpr Operator kAnd[] = {{"and", logic<false>}};
-    return binary(kAnd, &ExpressionParser::logical_not);
+    static constexpr std::string_view kAnd[] = {"and"};
+    return binary(kAnd, &ExpressionParser::logical_not, logic);
   }
 
-  static Value opposite(Interpreter& in, const Parts& parts) {
-    return Value::boolean(!truth(parts[0](in)));
+  static Value opposite(Interpreter&, Arguments& values) {
+    return Value::boolean(!truth(values[0]));
   }
 
   Expression logical_not() {
@@ -218,29 +207,22 @@ class ExpressionParser {
   }
 
   Expression compare() {
-    static const std::map<std::string_view, Comparison> kOps = {
-        {"==", Comparison::eq}, {"!=", Comparison::ne},     {"<", Comparison::lt},
-        {"<=", Comparison::le}, {">", Comparison::gt},      {">=", Comparison::ge},
-        {"in", Comparison::in}, {"not", Comparison::not_in}};
+    static constexpr std::string_view kOps[] = {"==", "!=", "<", "<=", ">", ">=", "in", "not"};
     const int line = current().line;
     Parts operands = list(sum());
-    std::vector<Comparison> compares;
+    std::vector<std::string_view> compares;
     for (;;) {
-      const auto op = kOps.find(current().text);
-      if (op == kOps.end() || !is(op->first)) break;
-      if (is("not")) {
-        if (!is_name_before("in")) break;
-        take();
-      }
-      take();
-      compares.push_back(op->second);
-      operands.push_back(sum());
+      const auto op = std::ranges::find(kOps, current().text);
+      if (op == std::end(kOps) || !is(*op) || (is("not") && !is_name_before("in"))) break;
+      compares.push_back(*op);
+      if (take().text == "not") take();
+      operands.all.push_back(sum());
     }
-    if (compares.empty()) return std::move(operands[0]);
-    return node(line, std::move(operands), [compares](Interpreter& in, const Parts& parts) {
-      Value left = parts[0](in);
+    if (compares.empty()) return std::move(operands.all[0]);
+    return lazy(line, std::move(operands), [compares](Interpreter& in, const Parts& parts) {
+      Value left = parts.all[0](in);
       for (std::size_t i = 0; i < compares.size(); ++i) {
-        Value right = parts[i + 1](in);
+        Value right = parts.all[i + 1](in);
         if (!compared(in.budget, compares[i], left, right)) return Value::boolean(false);
         left = std::move(right);
       }
@@ -249,34 +231,31 @@ class ExpressionParser {
   }
 
   Expression sum() {
-    static constexpr Operator kSum[] = {{"+", calculate<Op::add>}, {"-", calculate<Op::subtract>}};
-    return binary(kSum, &ExpressionParser::concat);
+    static constexpr std::string_view kSum[] = {"+", "-"};
+    return binary(kSum, &ExpressionParser::concat, calculation);
   }
 
   Expression concat() {
     const int line = current().line;
     Parts operands;
-    do operands.push_back(product());
+    do operands.all.push_back(product());
     while (skip("~"));
-    if (operands.size() == 1) return std::move(operands[0]);
-    return node(line, std::move(operands), [](Interpreter& in, const Parts& parts) {
+    if (operands.all.size() == 1) return std::move(operands.all[0]);
+    return node(line, std::move(operands), [](Interpreter& in, Arguments& values) {
       std::string text;
-      for (const Expression& part : parts) text += to_text(in.budget, part(in));
+      for (const Value& value : values.positional) text += to_text(in.budget, value);
       return Value::string(in.budget, std::move(text));
     });
   }
 
   Expression product() {
-    static constexpr Operator kProduct[] = {{"*", calculate<Op::multiply>},
-                                            {"/", calculate<Op::divide>},
-                                            {"//", calculate<Op::floor_divide>},
-                                            {"%", calculate<Op::modulo>}};
-    return binary(kProduct, &ExpressionParser::power);
+    static constexpr std::string_view kProduct[] = {"*", "/", "//", "%"};
+    return binary(kProduct, &ExpressionParser::power, calculation);
   }
 
   Expression power() {
-    static constexpr Operator kPower[] = {{"**", calculate<Op::power>}};
-    return binary(kPower, &ExpressionParser::filtered);
+    static constexpr std::string_view kPower[] = {"**"};
+    return binary(kPower, &ExpressionParser::filtered, calculation);
   }
 
   Expression filtered() {
@@ -297,10 +276,10 @@ class ExpressionParser {
     if (!is("-") && !is("+")) return postfix(primary());
     const Nesting level = nested();
     const Token sign = take();
-    return postfix(node(sign.line, list(unary()),
-                        [minus = sign.text == "-"](Interpreter& in, const Parts& parts) {
-                          return negated(parts[0](in), minus);
-                        }));
+    const bool minus = sign.text == "-";
+    return postfix(node(sign.line, list(unary()), [minus](Interpreter&, Arguments& values) {
+      return negated(values[0], minus);
+    }));
   }
 
   Expression primary() {
@@ -322,21 +301,19 @@ class ExpressionParser {
     const Nesting level = nested();
     Parts items;
     if (skip("[")) {
-      each_part("]", [&] { items.push_back(expression()); });
+      each_part("]", [&] { items.all.push_back(expression()); });
       return node(line, std::move(items), sequence<Kind::list>);
     }
     if (skip("{")) {
       each_part("}", [&] {
-        items.push_back(expression());
+        items.all.push_back(expression());
         expect(":");
-        items.push_back(expression());
+        items.all.push_back(expression());
       });
-      return node(line, std::move(items), [](Interpreter& in, const Parts& parts) {
-        std::vector<std::pair<Value, Value>> pairs;
-        for (std::size_t i = 0; i < parts.size(); i += 2) {
-          Value key = parts[i](in);
-          insert(in.budget, pairs, std::move(key), parts[i + 1](in));
-        }
+      return node(line, std::move(items), [](Interpreter& in, Arguments& values) {
+        Pairs pairs;
+        for (std::size_t i = 0; i < values.positional.size(); i += 2)
+          insert(in.budget, pairs, values[i], values[i + 1]);
         return Value::mapping(in.budget, std::move(pairs));
       });
     }
@@ -350,14 +327,9 @@ class ExpressionParser {
     const Token token = take();
     if (const auto found = kConstants.find(token.text); found != kConstants.end())
       return constant(token.line, found->second);
-    if (!macros_.empty()) {
-      macros_.back()->uses_varargs |= token.text == "varargs";
-      macros_.back()->uses_kwargs |= token.text == "kwargs";
-      macros_.back()->uses_caller |= token.text == "caller";
-    }
-    return node(token.line, {}, [name = std::string(token.text)](Interpreter& in, const Parts&) {
-      return in.name(name);
-    });
+    const std::string name(token.text);
+    if (!macros_.empty()) macros_.back()->reads.insert(name);
+    return lazy(token.line, {}, [name](Interpreter& in, const Parts&) { return in.name(name); });
   }
 
   Expression number() {
@@ -388,35 +360,32 @@ class ExpressionParser {
 
   Expression subscript(Expression object) {
     const Token open = take();
-    if (open.text == "." && is(TokenKind::name))
+    if (open.text == "." && is(TokenKind::name)) {
+      Expression name = constant(open.line, Value::constant(std::string(take().text)));
       return node(
-          open.line, list(std::move(object)),
-          [name = Value::constant(std::string(take().text))](Interpreter& in, const Parts& parts) {
-            return in.attribute(parts[0](in), name);
-          });
+          open.line, list(std::move(object), std::move(name)),
+          [](Interpreter& in, Arguments& values) { return in.attribute(values[0], values[1]); });
+    }
     Parts indices;
     if (open.text == ".") {
       if (!is(TokenKind::integer)) refuse("expected a name or number after '.'");
-      indices.push_back(number());
+      indices.all.push_back(number());
     } else {
       const Nesting level = nested();
       while (!is("]")) {
-        if (!indices.empty()) expect(",");
-        indices.push_back(subscribed());
+        if (!indices.all.empty()) expect(",");
+        indices.all.push_back(subscribed());
       }
       take();
     }
-    Expression index = indices.size() == 1
-                           ? std::move(indices[0])
+    Expression index = indices.all.size() == 1
+                           ? std::move(indices.all[0])
                            : node(open.line, std::move(indices), sequence<Kind::tuple>);
     return node(open.line, list(std::move(object), std::move(index)),
-                [](Interpreter& in, const Parts& parts) {
-                  const Value from = parts[0](in);
-                  return in.item(from, parts[1](in));
-                });
+                [](Interpreter& in, Arguments& values) { return in.item(values[0], values[1]); });
   }
 
-  /// What stands between the brackets of a subscript: an expression, or start:stop:step.
+  /// The part between brackets of a subscript: an expression, or start:stop:step.
   Expression subscribed() {
     const int line = current().line;
     const auto part = [&](bool given) {
@@ -430,62 +399,43 @@ class ExpressionParser {
                 sequence<Kind::slice>);
   }
 
-  /// Reads (...) behind `parts`, and gives the names of the last ones.
-  std::vector<std::string> arguments(Parts& parts) {
+  /// Reads (...), behind `parts`.
+  void arguments(Parts& parts) {
     const Nesting level = nested();
-    std::vector<std::string> names;
     expect("(");
     each_part(")", [&] {
       if (is("*") || is("**"))
         refuse("'{}' in the arguments of a call is not supported", current().text);
       if (is_name_before("=")) {
-        names.emplace_back(take().text);
-        if (std::ranges::count(names, names.back()) > 1)
-          refuse("the argument '{}' is given twice", names.back());
+        parts.names.emplace_back(take().text);
+        if (std::ranges::count(parts.names, parts.names.back()) > 1)
+          refuse("the argument '{}' is given twice", parts.names.back());
         take();
-      } else if (!names.empty()) {
+      } else if (!parts.names.empty()) {
         refuse("an argument without a name follows one with a name");
       }
-      parts.push_back(expression());
+      parts.all.push_back(expression());
     });
-    return names;
-  }
-
-  /// The values of all parts but the first one.
-  static Arguments arguments_of(Interpreter& in, const Parts& parts,
-                                const std::vector<std::string>& names) {
-    Arguments arguments;
-    const std::size_t unnamed = parts.size() - names.size();
-    for (std::size_t i = 1; i < parts.size(); ++i) {
-      if (i < unnamed)
-        arguments.positional.push_back(parts[i](in));
-      else
-        arguments.named.emplace_back(names[i - unnamed], parts[i](in));
-    }
-    return arguments;
   }
 
   Expression call(Expression called) {
     const int line = current().line;
-    auto all = std::make_shared<CallParts>(CallParts{list(std::move(called)), {}});
-    all->names = arguments(all->parts);
-    Expression result =
-        node(line, all->parts, [names = all->names](Interpreter& in, const Parts& parts) {
-          const Value function = parts[0](in);
-          return in.call(function, arguments_of(in, parts, names));
-        });
-    result.call = std::move(all);
+    Parts parts = list(std::move(called));
+    arguments(parts);
+    Expression result = node(line, std::move(parts), [](Interpreter& in, Arguments& values) {
+      const Value function = values.take_first();
+      return in.call(function, values);
+    });
+    result.is_call = true;
     return result;
   }
 
-  /// parts[0] | definition(parts[1], ...), where the last parts have these names.
-  static Expression applied(int line, const Definition& definition, Parts parts,
-                            std::vector<std::string> names) {
-    return node(line, std::move(parts),
-                [&definition, names = std::move(names)](Interpreter& in, const Parts& all) {
-                  const Value input = all[0](in);
-                  return jinja::call(in, definition, input, arguments_of(in, all, names));
-                });
+  /// parts[0] | definition(parts[1], ...)
+  static Expression applied(int line, const Definition& definition, Parts parts) {
+    return node(line, std::move(parts), [&definition](Interpreter& in, Arguments& values) {
+      const Value input = values.take_first();
+      return jinja::call(in, definition, input, values);
+    });
   }
 
   Expression filter(Expression input) {
@@ -493,26 +443,24 @@ class ExpressionParser {
     const int line = current().line;
     Parts parts = list(std::move(input));
     const Definition& definition = known_filter(expect_name());
-    std::vector<std::string> names;
-    if (is("(")) names = arguments(parts);
-    return applied(line, definition, std::move(parts), std::move(names));
+    if (is("(")) arguments(parts);
+    return applied(line, definition, std::move(parts));
   }
 
   Expression test(Expression input) {
     const int line = take().line;
     const bool differs = skip("not");
     Parts parts = list(std::move(input));
-    std::vector<std::string> names;
     const Definition& definition = known_test(expect_name());
     const bool operand = is(TokenKind::name) || is(TokenKind::string) || is(TokenKind::integer) ||
                          is(TokenKind::real) || is("[") || is("{");
     if (is("(")) {
-      names = arguments(parts);
+      arguments(parts);
     } else if (operand && !is("else") && !is("or") && !is("and")) {
       if (is("is")) refuse("tests cannot be chained with 'is'");
-      parts.push_back(postfix(primary()));
+      parts.all.push_back(postfix(primary()));
     }
-    Expression result = applied(line, definition, std::move(parts), std::move(names));
+    Expression result = applied(line, definition, std::move(parts));
     return differs ? node(line, list(std::move(result)), opposite) : std::move(result);
   }
 

@@ -5,7 +5,6 @@
 #include <ctime>
 
 #include "data/chat/jinja/interpreter.h"
-#include "data/chat/jinja/operators.h"
 #include "data/chat/jinja/python_text.h"
 
 // Calls, global functions, tests (`x is even`), methods of lists, mappings and loops.
@@ -16,38 +15,38 @@ Call::Call(Interpreter& interpreter, const Definition& definition, const Value& 
     : in(interpreter),
       budget(interpreter.budget),
       self(object),
-      name_(definition.name),
+      names_(definition.names),
       arguments_(arguments) {
   if (definition.parameters == "*") return;
   const std::vector<std::string_view> parameters = split_space(definition.parameters, -1, false);
   values_.resize(parameters.size());
   if (arguments.positional.size() > values_.size())
-    refuse("{}() takes at most {} arguments, not {}", name_, values_.size(),
+    refuse("{}() takes at most {} arguments, not {}", name(), values_.size(),
            arguments.positional.size());
   std::ranges::copy(arguments.positional, values_.begin());
   const auto plain = [](std::string_view parameter) {
     return parameter.substr(0, parameter.find('?'));
   };
-  for (const auto& [name, value] : arguments.named) {
-    const auto found = std::ranges::find(parameters, std::string_view(name), plain);
-    if (found == parameters.end()) refuse("{}() has no argument '{}'", name_, name);
+  for (const auto& [given, value] : arguments.named) {
+    const auto found = std::ranges::find(parameters, std::string_view(given), plain);
+    if (found == parameters.end()) refuse("{}() has no argument '{}'", name(), given);
     std::optional<Value>& place = values_[static_cast<std::size_t>(found - parameters.begin())];
-    if (place) refuse("{}() gets '{}' twice", name_, name);
+    if (place) refuse("{}() gets '{}' twice", name(), given);
     place = value;
   }
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (!values_[i] && !parameters[i].ends_with('?'))
-      refuse("{}() needs '{}'", name_, parameters[i]);
+      refuse("{}() needs '{}'", name(), parameters[i]);
 }
 
 std::int64_t Call::integer(std::size_t i, std::int64_t otherwise) const {
   if (!has(i)) return otherwise;
-  if (!at(i).is_integral()) refuse("{}() needs an integer, not {}", name_, type_name(at(i)));
+  if (!at(i).is_integral()) refuse("{}() needs an integer, not {}", name(), type_name(at(i)));
   return at(i).as_integer();
 }
 
 const std::string& Call::string(std::size_t i) const {
-  if (!at(i).is(Kind::string)) refuse("{}() needs a string, not {}", name_, type_name(at(i)));
+  if (!at(i).is(Kind::string)) refuse("{}() needs a string, not {}", name(), type_name(at(i)));
   return at(i).as_string();
 }
 
@@ -57,8 +56,13 @@ Value call(Interpreter& in, const Definition& definition, const Value& self,
 }
 
 const Definition* find_in(std::span<const Definition> definitions, std::string_view name) {
-  const auto found = std::ranges::find(definitions, name, &Definition::name);
-  return found == definitions.end() ? nullptr : &*found;
+  for (const Definition& definition : definitions)
+    for (std::string_view rest = definition.names; !rest.empty();) {
+      const std::string_view word = rest.substr(0, rest.find(' '));
+      if (word == name) return &definition;
+      rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    }
+  return nullptr;
 }
 
 namespace {
@@ -90,17 +94,15 @@ Value make_range(const Call& call) {
 }
 
 /// What dict(...) and namespace(...) take: a mapping, or pairs, and names.
-std::vector<std::pair<Value, Value>> pairs_of(const Call& call) {
+Pairs pairs_of(const Call& call) {
   const auto& [positional, named] = call.arguments();
-  std::vector<std::pair<Value, Value>> items;
+  Pairs items;
   if (positional.size() > 1) refuse("dict() and namespace() take one mapping");
-  for (const Value& given : positional) {
-    if (given.is(Kind::mapping)) {
-      items = given.as_mapping().items;
-      call.budget.make(items.size() * 2 * sizeof(Value));
-      continue;
-    }
-    for (const Value& pair : iterate(call.budget, given)) {
+  if (!positional.empty() && positional[0].is(Kind::mapping)) {
+    items = positional[0].as_mapping();
+    call.budget.make(items.size() * 2 * sizeof(Value));
+  } else if (!positional.empty()) {
+    for (const Value& pair : iterate(call.budget, positional[0])) {
       const std::vector<Value> both = iterate(call.budget, pair);
       if (both.size() != 2) refuse("dict() needs pairs, not {} values", both.size());
       insert(call.budget, items, both[0], both[1]);
@@ -111,7 +113,8 @@ std::vector<std::pair<Value, Value>> pairs_of(const Call& call) {
 }
 
 Value make_namespace(const Call& call) {
-  Namespace* const space = call.in.make_space();
+  call.budget.make(sizeof(Namespace));
+  Namespace* const space = &call.in.spaces.emplace_back();
   for (auto& [name, value] : pairs_of(call)) {
     if (!name.is(Kind::string)) refuse("namespace() needs names, not {}", type_name(name));
     set_member(*space, name.as_string(), std::move(value));
@@ -162,13 +165,15 @@ bool is_callable(const Value& value) {
 }
 
 Value divisible(const Call& call, const Value& by, std::int64_t rest) {
-  const Value left = arithmetic(call.budget, Op::modulo, call.self, by);
+  const Value left = arithmetic(call.budget, "%", call.self, by);
   return Value::boolean(equal(call.budget, left, Value::integer(rest)));
 }
 
-template <Comparison How>
+/// By the operator that is the test's second name.
 Value compares(const Call& call) {
-  return Value::boolean(compared(call.budget, How, call.self, call.at(0)));
+  const auto words = split_space(call.names(), -1, false);
+  return Value::boolean(
+      compared(call.budget, words[words.size() > 1 ? 1 : 0], call.self, call.at(0)));
 }
 
 template <const Definition* (*Find)(std::string_view)>
@@ -197,30 +202,21 @@ constexpr Definition kTests[] = {
     {"odd", "", [](const Call& c) { return divisible(c, Value::integer(2), 1); }},
     {"even", "", [](const Call& c) { return divisible(c, Value::integer(2), 0); }},
     {"divisibleby", "num", [](const Call& c) { return divisible(c, c.at(0), 0); }},
-    {"eq", "other", compares<Comparison::eq>},
-    {"==", "other", compares<Comparison::eq>},
-    {"equalto", "other", compares<Comparison::eq>},
-    {"ne", "other", compares<Comparison::ne>},
-    {"!=", "other", compares<Comparison::ne>},
-    {"lt", "other", compares<Comparison::lt>},
-    {"<", "other", compares<Comparison::lt>},
-    {"lessthan", "other", compares<Comparison::lt>},
-    {"le", "other", compares<Comparison::le>},
-    {"<=", "other", compares<Comparison::le>},
-    {"gt", "other", compares<Comparison::gt>},
-    {">", "other", compares<Comparison::gt>},
-    {"greaterthan", "other", compares<Comparison::gt>},
-    {"ge", "other", compares<Comparison::ge>},
-    {">=", "other", compares<Comparison::ge>},
-    {"in", "other", compares<Comparison::in>},
+    {"eq == equalto", "other", compares},
+    {"ne !=", "other", compares},
+    {"lt < lessthan", "other", compares},
+    {"le <=", "other", compares},
+    {"gt > greaterthan", "other", compares},
+    {"ge >=", "other", compares},
+    {"in", "other", compares},
     {"sameas", "other", [](const Call& c) { return Value::boolean(c.self.same_as(c.at(0))); }},
     {"filter", "", holds<is_name_of<find_filter>>},
     {"test", "", holds<is_name_of<find_test>>},
 };
 
-template <ViewKind Which>
-Value view_of(const Call& call) {
-  return Value::view({call.self.share_mapping(), Which});
+template <Kind Which>
+Value view(const Call& call) {
+  return view_of(call.budget, call.self, Which);
 }
 
 Value get_item(const Call& call) {
@@ -245,27 +241,16 @@ Value index_of(const Call& call) {
 Value copy_of(const Call& call) { return call.self; }
 
 // Without a body: methods that change their object, which Jinja's immutable sandbox hides.
-constexpr Definition kMappingMethods[] = {{"items", "", view_of<ViewKind::items>},
-                                          {"keys", "", view_of<ViewKind::keys>},
-                                          {"values", "", view_of<ViewKind::values>},
+constexpr Definition kMappingMethods[] = {{"items", "", view<Kind::items>},
+                                          {"keys", "", view<Kind::keys>},
+                                          {"values", "", view<Kind::values>},
                                           {"get", "key default?", get_item},
                                           {"copy", "", copy_of},
-                                          {"clear"},
-                                          {"pop"},
-                                          {"popitem"},
-                                          {"setdefault"},
-                                          {"update"}};
+                                          {"clear pop popitem setdefault update"}};
 constexpr Definition kListMethods[] = {{"count", "value", count_items},
                                        {"index", "value", index_of},
                                        {"copy", "", copy_of},
-                                       {"append"},
-                                       {"clear"},
-                                       {"extend"},
-                                       {"insert"},
-                                       {"pop"},
-                                       {"remove"},
-                                       {"reverse"},
-                                       {"sort"}};
+                                       {"append clear extend insert pop remove reverse sort"}};
 
 Value cycle(const Call& call) {
   const std::vector<Value>& values = call.arguments().positional;
@@ -294,9 +279,8 @@ bool is_known_global(std::string_view name) {
 }
 
 const Definition* find_filter(std::string_view name) {
-  for (const auto filters : {text_filters(), number_filters(), sequence_filters()})
-    if (const Definition* const found = find_in(filters, name)) return found;
-  return nullptr;
+  const Definition* const found = find_in(text_filters(), name);
+  return found != nullptr ? found : find_in(other_filters(), name);
 }
 
 const Definition& known_filter(std::string_view name) {

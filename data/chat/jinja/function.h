@@ -20,12 +20,19 @@ class Interpreter;
 /// The arguments of a call as a template gives them.
 struct Arguments {
   std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> named;
+  Names named;
+  const Value& operator[](std::size_t i) const { return positional[i]; }
+  /// Removes the first one, which is what is called.
+  Value take_first() {
+    Value first = std::move(positional.front());
+    positional.erase(positional.begin());
+    return first;
+  }
 };
 
 /// A filter, test, method or global function.
 struct Definition {
-  std::string_view name;
+  std::string_view names;  // with blanks between them
   /// Names of the parameters, "?" behind an optional one; "*": the body reads Call::arguments().
   std::string_view parameters = {};
   Value (*body)(const Call&) = nullptr;
@@ -51,6 +58,9 @@ class Call {
   Budget& budget;
   const Value& self;
 
+  /// All names of the definition, and the first one, which messages use.
+  std::string_view names() const { return names_; }
+  std::string_view name() const { return names_.substr(0, names_.find(' ')); }
   const Arguments& arguments() const { return arguments_; }
   bool has(std::size_t i) const { return i < values_.size() && values_[i].has_value(); }
   const Value& at(std::size_t i) const { return *values_[i]; }
@@ -65,7 +75,7 @@ class Call {
   Value text(std::string_view result) const { return Value::string(budget, std::string(result)); }
 
  private:
-  std::string_view name_;
+  std::string_view names_;
   const Arguments& arguments_;
   std::vector<std::optional<Value>> values_;
 };
@@ -90,7 +100,20 @@ Value loop_attribute(const LoopState& loop, std::string_view name);
 
 std::span<const Definition> text_methods();
 std::span<const Definition> text_filters();
-std::span<const Definition> number_filters();
-std::span<const Definition> sequence_filters();
+std::span<const Definition> other_filters();
+
+/// Python's operators: + - * / // % **.
+Value arithmetic(Budget& budget, std::string_view op, const Value& a, const Value& b);
+Value negated(const Value& value, bool negative);
+/// == != < <= > >= in; "not" is "not in".
+bool compared(Budget& budget, std::string_view op, const Value& a, const Value& b);
+/// Python's slice of a text, list, tuple or range. `parts`: start, stop and step, which may be
+/// None.
+Value sliced(Budget& budget, const Value& object, const std::vector<Value>& parts);
+/// Python's `format % values`: %s %r %d %i %u %f %e %g %x %X %o %c %%, with flags, width and
+/// precision. `values` is a tuple, a mapping for %(name)s, or one value.
+Value percent_format(Budget& budget, const std::string& format, const Value& values);
+/// str.format() of {} {0} {name}, without attributes and format specifications.
+Value brace_format(Budget& budget, const std::string& format, const Arguments& arguments);
 
 }  // namespace focus::jinja

@@ -2,14 +2,32 @@
 
 #include <algorithm>
 
-#include "data/chat/jinja/operators.h"
 #include "data/chat/jinja/python_text.h"
 
 namespace focus::jinja {
 
+Arguments Parts::values(Interpreter& in) const {
+  Arguments values;
+  for (const Expression& part : all)
+    if (values.positional.size() + names.size() < all.size())
+      values.positional.push_back(part(in));
+    else
+      values.named.emplace_back(names[values.named.size()], part(in));
+  return values;
+}
+
+Value Expression::operator()(Interpreter& in) const {
+  const Nesting level = in.deeper();
+  in.budget.step();
+  const int before = std::exchange(in.line, line);
+  Value value = give(in, *parts);
+  in.line = before;
+  return value;
+}
+
 Flow Interpreter::run(const Block& block) {
   const Nesting level = deeper();
-  for (const Statement& statement : block) {
+  for (const Statement& statement : block.statements) {
     budget.step();
     line = statement.line;
     if (const Flow flow = statement.run(*this); flow != Flow::next) return flow;
@@ -32,15 +50,16 @@ void Interpreter::put(const Value& value) {
   output += text;
 }
 
-const Value* Interpreter::lookup(std::string_view name) const {
+const Value* Interpreter::lookup(const std::string& name) const {
   for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent.get())
-    if (const Value* const value = scope->names.find(name)) return value;
+    if (const auto found = scope->names.find(name); found != scope->names.end())
+      return &found->second;
   return nullptr;
 }
 
 Value Interpreter::name(const std::string& name) {
   if (const Value* const value = lookup(name)) return *value;
-  for (const auto& [key, value] : variables_.as_mapping().items)
+  for (const auto& [key, value] : variables_.as_mapping())
     if (key.as_string() == name) return value;
   if (const Definition* const global = find_global(name))
     return Value::function(budget, {.name = name, .definition = global});
@@ -57,11 +76,6 @@ void Interpreter::set_member_of(const std::string& space, const std::string& mem
   set_member(*found->as_space(), member, value);
 }
 
-Namespace* Interpreter::make_space() {
-  budget.make(sizeof(Namespace));
-  return &spaces_.emplace_back();
-}
-
 Value Interpreter::attribute(const Value& object, const Value& name) {
   const std::string& text = name.as_string();
   object.require_defined();
@@ -73,7 +87,8 @@ Value Interpreter::attribute(const Value& object, const Value& name) {
   }
   if (object.is(Kind::loop)) return loop_attribute(*object.as_loop(), text);
   if (object.is(Kind::space))
-    if (const Value* const value = object.as_space()->find(text)) return *value;
+    if (const auto found = object.as_space()->find(text); found != object.as_space()->end())
+      return found->second;
   if (object.is(Kind::mapping))
     if (const Value* const value = find(budget, object.as_mapping(), name)) return *value;
   if (object.is(Kind::function) && object.as_function().macro != nullptr && text == "name")
@@ -115,16 +130,6 @@ Value Interpreter::call(const Value& function, const Arguments& arguments) {
   return jinja::call(*this, *body.definition, body.self, arguments);
 }
 
-Value Interpreter::call_filter(const std::string& name, const Value& input,
-                               const Arguments& arguments) {
-  return jinja::call(*this, known_filter(name), input, arguments);
-}
-
-bool Interpreter::call_test(const std::string& name, const Value& input,
-                            const Arguments& arguments) {
-  return truth(jinja::call(*this, known_test(name), input, arguments));
-}
-
 Value Interpreter::macro(const Macro& macro) {
   return Value::function(budget, {.name = macro.name, .macro = &macro, .scope = scope_});
 }
@@ -144,27 +149,33 @@ Value Interpreter::call_macro(const Function& function, const Arguments& argumen
 void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments) {
   const auto& [positional, named] = arguments;
   const std::size_t count = macro.parameters.size(), taken = std::min(count, positional.size());
-  Names rest{named};
+  Names rest = named;
+  const auto take = [&](const std::string& name, Value otherwise) {
+    const auto found = rest.find(name);
+    if (found == rest.end()) return otherwise;
+    otherwise = found->second;
+    rest.erase(found);
+    return otherwise;
+  };
   for (std::size_t i = 0; i < count; ++i) {
     const auto& [name, otherwise] = macro.parameters[i];
     if (i < taken)
       set(name, positional[i]);
-    else if (const auto given = rest.take(name))
-      set(name, *given);
-    else if (otherwise.give)
-      set(name, otherwise(*this));
+    else if (rest.count(name) > 0 || !otherwise.give)
+      set(name,
+          take(name, Value::undefined(fmt::format(
+                         "the parameter '{}' of the macro '{}' was not given", name, macro.name))));
     else
-      set(name, Value::undefined(fmt::format("the parameter '{}' of the macro '{}' was not given",
-                                             name, macro.name)));
+      set(name, otherwise(*this));
   }
-  if (macro.uses_caller)
-    set("caller", rest.take("caller").value_or(Value::undefined("there is no caller")));
-  if (!rest.items.empty() && !macro.uses_kwargs)
-    refuse("the macro '{}' has no parameter '{}'", macro.name, rest.items[0].first);
-  if (positional.size() > count && !macro.uses_varargs)
+  const auto reads = [&](const char* name) { return macro.reads.contains(name); };
+  if (reads("caller")) set("caller", take("caller", Value::undefined("there is no caller")));
+  if (!rest.empty() && !reads("kwargs"))
+    refuse("the macro '{}' has no parameter '{}'", macro.name, rest.begin()->first);
+  if (positional.size() > count && !reads("varargs"))
     refuse("the macro '{}' takes {} arguments, not {}", macro.name, count, positional.size());
-  if (macro.uses_kwargs) set("kwargs", Value::mapping(budget, rest));
-  if (macro.uses_varargs)
+  if (reads("kwargs")) set("kwargs", mapping_of(budget, rest));
+  if (reads("varargs"))
     set("varargs", Value::tuple(budget, {positional.begin() + static_cast<std::ptrdiff_t>(taken),
                                          positional.end()}));
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,20 +15,22 @@
 
 namespace focus::jinja {
 
-struct CallParts;
+struct Parts;
 
-/// An expression that has been read: gives its value in a rendering.
+/// An expression that has been read: gives its value in a rendering, with its parts.
 struct Expression {
-  std::function<Value(Interpreter&)> give;
-  int depth = 1;                                    // levels of expressions in it
-  std::shared_ptr<const CallParts> call = nullptr;  // of a call: what it is made of
-  Value operator()(Interpreter& in) const { return give(in); }
+  std::function<Value(Interpreter&, const Parts&)> give;
+  int line = 1, depth = 1;  // levels of expressions in it
+  bool is_call = false;
+  std::shared_ptr<const Parts> parts = nullptr;
+  Value operator()(Interpreter& in) const;
 };
 
-/// What is called, the arguments without a name, and those that have these names.
-struct CallParts {
-  std::vector<Expression> parts;
-  std::vector<std::string> names;
+/// Expressions in an expression; the last ones are arguments of these names.
+struct Parts {
+  std::vector<Expression> all = {};
+  std::vector<std::string> names = {};
+  Arguments values(Interpreter& in) const;
 };
 
 enum class Flow : std::uint8_t { next, break_loop, continue_loop };
@@ -36,20 +39,21 @@ struct Statement {
   int line = 0;
   std::function<Flow(Interpreter&)> run;
 };
-using Block = std::vector<Statement>;
+struct Block {
+  std::vector<Statement> statements = {};
+};
 
 struct Parameter {
   std::string name;
   Expression otherwise;  // the default; may have no `give`
 };
 
-/// A macro, or the body of a call block. `uses_...`: whether its body reads the names that take
-/// what its parameters leave over, and the body of a call block.
+/// A macro, or the body of a call block, and the names that its body reads.
 struct Macro {
   std::string name;
   std::vector<Parameter> parameters = {};
   Block body = {};
-  bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
+  std::set<std::string, std::less<>> reads = {};
 };
 
 /// The statements of a normalised template. Refuses what Jinja does not know and what this program
@@ -84,6 +88,7 @@ class Interpreter {
   std::string output;   // of the template, or of the block that is captured
   Value captured_text;  // of the block that a filter reads
   std::deque<LoopState> loops;
+  std::deque<Namespace> spaces;
 
   /// One level of evaluation.
   Nesting deeper() { return {depth_, kMostEvaluationDepth, "the template calls itself"}; }
@@ -93,19 +98,15 @@ class Interpreter {
   void put(const Value& value);
 
   Value name(const std::string& name);
-  void set(std::string_view name, Value value) { scope_->names.set(name, std::move(value)); }
+  void set(const std::string& name, Value value) { scope_->names[name] = std::move(value); }
   /// `set ns.member = value`.
   void set_member_of(const std::string& space, const std::string& member, const Value& value);
-  Namespace* make_space();
   /// obj.name and obj[key], as Jinja's sandbox looks them up; undefined where there is nothing.
   Value attribute(const Value& object, const Value& name);
   Value item(const Value& object, const Value& key);
 
   Value macro(const Macro& macro);
   Value call(const Value& function, const Arguments& arguments);
-  /// A filter or test by its name, as map() and select() call them.
-  Value call_filter(const std::string& name, const Value& input, const Arguments& arguments);
-  bool call_test(const std::string& name, const Value& input, const Arguments& arguments);
 
   /// Binds a scope's names until its end.
   class Open {
@@ -125,13 +126,12 @@ class Interpreter {
   };
 
  private:
-  const Value* lookup(std::string_view name) const;
+  const Value* lookup(const std::string& name) const;
   Value call_macro(const Function& function, const Arguments& arguments);
   void bind_parameters(const Macro& macro, const Arguments& arguments);
 
   Value variables_;
   std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
-  std::deque<Namespace> spaces_;
   int depth_ = 0;
 };
 

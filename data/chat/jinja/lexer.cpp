@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <regex>
 
 #include "data/chat/jinja/budget.h"
 #include "data/chat/jinja/python_text.h"
@@ -36,9 +37,10 @@ class Lexer {
     tokens_.push_back({kind, line_, source_.substr(at_, bytes)});
     advance(bytes);
   }
-  void skip_space() {
-    while (at_ < source_.size() && is_space(character_at(source_, at_)))
-      advance(character_size(source_, at_));
+  std::size_t after_space(std::size_t at) const {
+    while (at < source_.size() && is_space(character_at(source_, at)))
+      at += character_size(source_, at);
+    return at;
   }
 
   /// Where the next tag begins, from `at_`; npos where none does.
@@ -92,7 +94,7 @@ class Lexer {
   /// without a sign one newline goes (trim_blocks).
   void after_end(char sign) {
     if (sign == '-')
-      skip_space();
+      advance(after_space(at_) - at_);
     else if (sign != '+' && here("\n"))
       advance(1);
   }
@@ -110,14 +112,9 @@ class Lexer {
   std::size_t tag_size(std::size_t at, std::string_view name, char& sign) const {
     std::size_t i = at + 2;
     if (sign_at(source_, i) != '\0') ++i;
-    const auto blanks = [&] {
-      while (i < source_.size() && is_space(character_at(source_, i)))
-        i += character_size(source_, i);
-    };
-    blanks();
+    i = after_space(i);
     if (!source_.substr(i).starts_with(name)) return 0;
-    i += name.size();
-    blanks();
+    i = after_space(i + name.size());
     sign = sign_at(source_, i);
     if (sign != '\0') ++i;
     return source_.substr(i).starts_with("%}") ? i + 2 - at : 0;
@@ -129,7 +126,7 @@ class Lexer {
     const std::size_t size = tag_size(at_, "raw", sign);
     if (size == 0 || sign == '+') return false;
     advance(size);
-    if (sign == '-') skip_space();
+    if (sign == '-') advance(after_space(at_) - at_);
     for (std::size_t end = at_; (end = source_.find("{%", end)) != npos; end += 2)
       if (const std::size_t end_size = tag_size(end, "endraw", sign); end_size > 0) {
         data(end, sign_at(source_, end + 2), false);
@@ -143,21 +140,17 @@ class Lexer {
   /// The tokens of a tag, and its end.
   void inside(bool block) {
     const std::string_view close = block ? "%}" : "}}";
-    const auto ends = [&](std::string_view text, char sign) {
-      if (sign == '+' && !block) return false;
-      const std::size_t size = sign == '\0' ? 0 : 1;
-      return (size == 0 || text.starts_with(sign)) &&
-             text.substr(std::min(size, text.size())).starts_with(close);
-    };
     for (std::string open; at_ < source_.size();) {
-      for (const char sign : {'\0', '-', '+'})
-        if (open.empty() && ends(rest(), sign)) {
-          put(block ? TokenKind::block_end : TokenKind::variable_end, sign == '\0' ? 2 : 3);
-          if (block || sign == '-') after_end(sign);
-          return;
-        }
+      const char sign = sign_at(source_, at_);
+      const bool signed_end =
+          (sign == '-' || (block && sign == '+')) && rest().substr(1).starts_with(close);
+      if (open.empty() && (signed_end || here(close))) {
+        put(block ? TokenKind::block_end : TokenKind::variable_end, signed_end ? 3 : 2);
+        if (block || signed_end) after_end(signed_end ? sign : '\0');
+        return;
+      }
       if (is_space(character_at(source_, at_)))
-        skip_space();
+        advance(after_space(at_) - at_);
       else
         token(open);
     }
@@ -165,70 +158,32 @@ class Lexer {
 
   void token(std::string& open) {
     const char c = source_[at_];
-    if (const std::size_t size = real_size(); size > 0)
-      put(TokenKind::real, size);
-    else if (is_digit(c))
-      put(TokenKind::integer, integer_size());
+    if (is_digit(c))
+      number();
     else if (is_word(c))
-      put(TokenKind::name, span(is_word));
+      put(TokenKind::name,
+          static_cast<std::size_t>(std::ranges::find_if_not(rest(), is_word) - rest().begin()));
     else if (c == '\'' || c == '"')
       put(TokenKind::string, string_size());
     else
       put(TokenKind::op, operator_size(open));
   }
 
-  std::size_t span(bool (*holds)(char), std::size_t from = 0) const {
-    const std::string_view text = rest().substr(std::min(from, rest().size()));
-    return static_cast<std::size_t>(std::ranges::find_if_not(text, holds) - text.begin());
-  }
-
-  /// Digits with single underscores between them, from byte `from` of the rest.
-  std::size_t digits(std::size_t from, bool (*holds)(char) = is_digit) const {
-    const std::string_view text = rest();
-    std::size_t i = from;
-    while (i < text.size() && (holds(text[i]) || (text[i] == '_' && i > from &&
-                                                  i + 1 < text.size() && holds(text[i + 1]))))
-      ++i;
-    return i - from;
-  }
-
-  std::size_t real_size() const {
-    if (at_ > 0 && source_[at_ - 1] == '.') return 0;
-    const std::string_view text = rest();
-    const auto at = [&](std::size_t i) { return i < text.size() ? text[i] : '\0'; };
-    std::size_t size = digits(0);
-    if (size == 0) return 0;
-    bool real = false;
-    if (at(size) == '.')
-      if (const std::size_t fraction = digits(size + 1); fraction > 0) {
-        size += 1 + fraction;
-        real = true;
-      }
-    if (at(size) == 'e' || at(size) == 'E') {
-      const std::size_t sign = at(size + 1) == '+' || at(size + 1) == '-' ? 1 : 0;
-      if (const std::size_t power = digits(size + 1 + sign); power > 0) {
-        size += 1 + sign + power;
-        real = true;
-      }
-    }
-    return real ? size : 0;
-  }
-
-  std::size_t integer_size() const {
-    const std::string_view text = rest();
-    if (text[0] == '0' && text.size() > 2) {
-      const char base = static_cast<char>(text[1] | 0x20);
-      const auto holds =
-          base == 'x'   ? +[](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
-          : base == 'o' ? +[](char c) { return c >= '0' && c <= '7'; }
-          : base == 'b' ? +[](char c) { return c == '0' || c == '1'; }
-                        : nullptr;
-      const std::size_t first = text[2] == '_' ? 3 : 2;
-      if (holds != nullptr)
-        if (const std::size_t size = digits(first, holds); size > 0) return first + size;
-    }
-    if (text[0] == '0') return digits(0, [](char c) { return c == '0'; });
-    return digits(0);
+  void number() {
+    static const std::regex kDecimal(R"(\d+(_\d+)*(\.\d+(_\d+)*)?([eE][+-]?\d+(_\d+)*)?)");
+    static const std::regex kInteger(
+        R"(0[bB](_?[01])+|0[oO](_?[0-7])+|0[xX](_?[\da-fA-F])+|[1-9](_?\d)*|0(_?0)*)");
+    constexpr std::size_t kMostDigits = 1000;  // the library recurses for each
+    const std::string_view text = rest().substr(0, kMostDigits);
+    const bool after_dot = at_ > 0 && source_[at_ - 1] == '.';
+    std::cmatch match;
+    const auto begins = [&](const std::regex& pattern) {
+      return std::regex_search(text.data(), text.data() + text.size(), match, pattern,
+                               std::regex_constants::match_continuous);
+    };
+    const bool real = begins(kDecimal) && (match[2].matched || match[4].matched) && !after_dot;
+    if (!real) begins(kInteger);
+    put(real ? TokenKind::real : TokenKind::integer, static_cast<std::size_t>(match.length()));
   }
 
   std::size_t string_size() const {

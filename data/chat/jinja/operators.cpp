@@ -1,26 +1,16 @@
-#include "data/chat/jinja/operators.h"
-
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 
+#include "data/chat/jinja/function.h"
 #include "data/chat/jinja/python_text.h"
 
 namespace focus::jinja {
 namespace {
 
-std::string_view symbol(Op op) {
-  static constexpr std::array kSymbols = {"+", "-", "*", "/", "//", "%", "**"};
-  return kSymbols[static_cast<std::size_t>(op)];
-}
-
-[[noreturn]] void too_large(Op op) {
-  refuse("the result of '{}' does not fit in 64 bits", symbol(op));
-}
-
-std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {
-  if (a == INT64_MIN && b == -1) too_large(Op::floor_divide);
-  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+[[noreturn]] void too_large(std::string_view op) {
+  refuse("the result of '{}' does not fit in 64 bits", op);
 }
 
 double floor_remainder(double a, double b) {
@@ -45,63 +35,51 @@ Value integer_power(std::int64_t base, std::int64_t exponent) {
   std::int64_t result = 1;
   // Squares: at most 63 of them, since of a base above 1 any further one overflows.
   for (std::int64_t factor = base; exponent > 0;) {
-    if ((exponent & 1) != 0 && __builtin_mul_overflow(result, factor, &result))
-      too_large(Op::power);
+    if ((exponent & 1) != 0 && __builtin_mul_overflow(result, factor, &result)) too_large("**");
     exponent >>= 1;
-    if (exponent > 0 && __builtin_mul_overflow(factor, factor, &factor)) too_large(Op::power);
+    if (exponent > 0 && __builtin_mul_overflow(factor, factor, &factor)) too_large("**");
   }
   return Value::integer(result);
 }
 
-Value integer_arithmetic(Op op, std::int64_t a, std::int64_t b) {
+Value integer_arithmetic(std::string_view op, std::int64_t a, std::int64_t b) {
+  if (op == "**") return integer_power(a, b);
   std::int64_t result = 0;
   bool over = false;
-  switch (op) {
-    case Op::add:
-      over = __builtin_add_overflow(a, b, &result);
-      break;
-    case Op::subtract:
-      over = __builtin_sub_overflow(a, b, &result);
-      break;
-    case Op::multiply:
-      over = __builtin_mul_overflow(a, b, &result);
-      break;
-    case Op::power:
-      return integer_power(a, b);
-    default:
-      if (b == 0) refuse("division by zero");
-      if (op == Op::divide) return Value::real(static_cast<double>(a) / static_cast<double>(b));
-      if (op == Op::floor_divide)
-        result = floor_quotient(a, b);
-      else
-        result = b == -1 ? 0 : a - floor_quotient(a, b) * b;
+  if (op == "+") {
+    over = __builtin_add_overflow(a, b, &result);
+  } else if (op == "-") {
+    over = __builtin_sub_overflow(a, b, &result);
+  } else if (op == "*") {
+    over = __builtin_mul_overflow(a, b, &result);
+  } else {
+    if (b == 0) refuse("division by zero");
+    if (op == "/") return Value::real(static_cast<double>(a) / static_cast<double>(b));
+    over = op == "//" && a == INT64_MIN && b == -1;
+    const std::int64_t rest = b == -1 ? 0 : a % b;
+    const bool down = rest != 0 && (rest < 0) != (b < 0);
+    if (op == "%") return Value::integer(down ? rest + b : rest);
+    if (!over) result = a / b - (down ? 1 : 0);
   }
   if (over) too_large(op);
   return Value::integer(result);
 }
 
-Value real_arithmetic(Op op, double a, double b) {
-  switch (op) {
-    case Op::add:
-      return Value::real(a + b);
-    case Op::subtract:
-      return Value::real(a - b);
-    case Op::multiply:
-      return Value::real(a * b);
-    case Op::power: {
-      const double result = std::pow(a, b);
-      if (a == 0 && b < 0) refuse("0 has no negative power");
-      if (std::isnan(result) && !std::isnan(a) && !std::isnan(b))
-        refuse("the power of a negative number is complex");
-      if (std::isinf(result) && !std::isinf(a) && !std::isinf(b)) too_large(op);
-      return Value::real(result);
-    }
-    default:
-      break;
+Value real_arithmetic(std::string_view op, double a, double b) {
+  if (op == "+") return Value::real(a + b);
+  if (op == "-") return Value::real(a - b);
+  if (op == "*") return Value::real(a * b);
+  if (op == "**") {
+    const double result = std::pow(a, b);
+    if (a == 0 && b < 0) refuse("0 has no negative power");
+    if (std::isnan(result) && !std::isnan(a) && !std::isnan(b))
+      refuse("the power of a negative number is complex");
+    if (std::isinf(result) && !std::isinf(a) && !std::isinf(b)) too_large(op);
+    return Value::real(result);
   }
   if (b == 0) refuse("division by zero");
-  if (op == Op::divide) return Value::real(a / b);
-  return Value::real(op == Op::modulo ? floor_remainder(a, b) : floor_real_quotient(a, b));
+  if (op == "/") return Value::real(a / b);
+  return Value::real(op == "%" ? floor_remainder(a, b) : floor_real_quotient(a, b));
 }
 
 Value repeated(Budget& budget, const Value& value, std::int64_t times) {
@@ -180,56 +158,97 @@ Value sliced_text(Budget& budget, const std::string& text, const Indices& slice)
 Value sliced_range(const Range& range, const Indices& slice) {
   std::int64_t taken = 0, step = 0;
   slice.each([&](std::int64_t) { ++taken; });
-  if (__builtin_mul_overflow(range.step, slice.step, &step)) too_large(Op::multiply);
+  if (__builtin_mul_overflow(range.step, slice.step, &step)) too_large("*");
   return Value::range({range.at(slice.first), range.at(slice.end), step, taken});
+}
+
+struct Spec {
+  std::string_view flags;  // of "-0+ "
+  int width = 0, precision = -1;
+  char kind = 's';
+};
+
+std::string padded(const Spec& spec, std::string text) {
+  const std::int64_t missing = spec.width - character_count(text);
+  if (missing <= 0) return text;
+  const bool left = spec.flags.find('-') != npos;
+  return text.insert(left ? text.size() : 0, static_cast<std::size_t>(missing), ' ');
+}
+
+/// A number as C prints it, with the sign, flags and zeros that C leaves out of some kinds.
+template <class Number>
+std::string printed(const Spec& spec, const std::string& size, Number number, bool negative) {
+  const auto has = [&](char flag) { return spec.flags.find(flag) != npos; };
+  const char kind = spec.kind == 'd' || spec.kind == 'i' ? 'u' : spec.kind;
+  const std::string format = "%.*" + size + kind;
+  const int precision = spec.precision >= 0 ? spec.precision : size.empty() ? 6 : 1;
+  std::string digits(static_cast<std::size_t>(precision) + 400, '\0');
+  digits.resize(static_cast<std::size_t>(
+      std::snprintf(digits.data(), digits.size(), format.c_str(), precision, number)));
+  if (negative)
+    digits.insert(0, 1, '-');
+  else if (digits[0] != '-' && (has('+') || has(' ')))
+    digits.insert(0, 1, has('+') ? '+' : ' ');
+  const auto width = static_cast<std::size_t>(spec.width);
+  if (has('0') && !has('-') && digits.size() < width)
+    digits.insert(std::string_view("-+ ").find(digits[0]) == npos ? 0 : 1, width - digits.size(),
+                  '0');
+  return padded(spec, std::move(digits));
+}
+
+std::string converted(Budget& budget, const Spec& spec, const Value& value) {
+  const char kind = spec.kind;
+  if (std::string_view("srcdiuxXofeEgGF").find(kind) == npos)
+    refuse("'%{}' is not supported", kind);
+  if (kind == 's' || kind == 'r') {
+    std::string text = kind == 's' ? to_text(budget, value) : to_repr(budget, value);
+    if (spec.precision >= 0) text.resize(byte_of(text, spec.precision));
+    return padded(spec, std::move(text));
+  }
+  if (kind == 'c' && value.is(Kind::string) && character_count(value.as_string()) == 1)
+    return padded(spec, value.as_string());
+  if (!value.is_number() || kind == 'c')
+    refuse("'%{}' needs a number, not {}", kind, type_name(value));
+  if (std::string_view("feEgGF").find(kind) != npos) {
+    const double real = value.as_real();
+    return printed(spec, "", std::isnan(real) ? std::abs(real) : real, false);
+  }
+  if (!value.is_integral() && std::string_view("diu").find(kind) == npos)
+    refuse("'%{}' needs an integer", kind);
+  if (!value.is_integral() && !(std::abs(value.as_real()) < 0x1p63))
+    refuse("'%{}' needs an integer of 64 bits", kind);
+  const std::int64_t whole =
+      value.is_integral() ? value.as_integer() : static_cast<std::int64_t>(value.as_real());
+  const auto size = static_cast<std::uint64_t>(whole);
+  return printed(spec, "l", whole < 0 ? -size : size, whole < 0);
 }
 
 }  // namespace
 
-Value arithmetic(Budget& budget, Op op, const Value& a, const Value& b) {
-  if (!(op == Op::modulo && a.is(Kind::string)))
-    for (const Value* value : {&a, &b}) value->require_defined();
-  if (a.is_number() && b.is_number()) {
-    if (a.is_integral() && b.is_integral())
-      return integer_arithmetic(op, a.as_integer(), b.as_integer());
-    return real_arithmetic(op, a.as_real(), b.as_real());
-  }
-  if (op == Op::add && a.kind() == b.kind() && repeats(a)) return joined(budget, a, b);
-  if (op == Op::multiply && repeats(a) && b.is_integral())
-    return repeated(budget, a, b.as_integer());
-  if (op == Op::multiply && a.is_integral() && repeats(b))
-    return repeated(budget, b, a.as_integer());
-  if (op == Op::modulo && a.is(Kind::string)) return percent_format(budget, a.as_string(), b);
-  refuse("'{}' is not defined for a {} and a {}", symbol(op), type_name(a), type_name(b));
+Value arithmetic(Budget& budget, std::string_view op, const Value& a, const Value& b) {
+  if (op == "%" && a.is(Kind::string)) return percent_format(budget, a.as_string(), b);
+  for (const Value* value : {&a, &b}) value->require_defined();
+  if (a.is_integral() && b.is_integral())
+    return integer_arithmetic(op, a.as_integer(), b.as_integer());
+  if (a.is_number() && b.is_number()) return real_arithmetic(op, a.as_real(), b.as_real());
+  if (op == "+" && a.kind() == b.kind() && repeats(a)) return joined(budget, a, b);
+  if (op == "*" && repeats(a) && b.is_integral()) return repeated(budget, a, b.as_integer());
+  if (op == "*" && a.is_integral() && repeats(b)) return repeated(budget, b, a.as_integer());
+  refuse("'{}' is not defined for a {} and a {}", op, type_name(a), type_name(b));
 }
 
 Value negated(const Value& value, bool negative) {
   value.require_defined();
   if (!value.is_number()) refuse("a {} cannot have a sign", type_name(value));
   if (value.is(Kind::real)) return Value::real(negative ? -value.as_real() : value.as_real());
-  return integer_arithmetic(negative ? Op::subtract : Op::add, 0, value.as_integer());
+  return integer_arithmetic(negative ? "-" : "+", 0, value.as_integer());
 }
 
-bool compared(Budget& budget, Comparison comparison, const Value& a, const Value& b) {
-  switch (comparison) {
-    case Comparison::eq:
-      return equal(budget, a, b);
-    case Comparison::ne:
-      return !equal(budget, a, b);
-    case Comparison::lt:
-      return less(budget, a, b);
-    case Comparison::gt:
-      return less(budget, b, a);
-    case Comparison::le:
-    case Comparison::ge: {
-      const bool below = comparison == Comparison::le ? less(budget, a, b) : less(budget, b, a);
-      return below || equal(budget, a, b);
-    }
-    case Comparison::in:
-      return contains(budget, b, a);
-    default:
-      return !contains(budget, b, a);
-  }
+bool compared(Budget& budget, std::string_view op, const Value& a, const Value& b) {
+  if (op == "in" || op == "not") return contains(budget, b, a) == (op == "in");
+  if (op == "==" || op == "!=") return equal(budget, a, b) == (op == "==");
+  const bool before = op[0] == '<' ? less(budget, a, b) : less(budget, b, a);
+  return before || (op.size() == 2 && equal(budget, a, b));
 }
 
 Value sliced(Budget& budget, const Value& object, const std::vector<Value>& parts) {
@@ -242,6 +261,97 @@ Value sliced(Budget& budget, const Value& object, const std::vector<Value>& part
   slice.each(
       [&](std::int64_t i) { items.push_back(object.as_items()[static_cast<std::size_t>(i)]); });
   return Value::sequence(budget, object.kind(), std::move(items));
+}
+
+Value percent_format(Budget& budget, const std::string& format, const Value& values) {
+  budget.scan(format.size());
+  const std::size_t count = values.is(Kind::tuple) ? values.size() : 1;
+  std::size_t used = 0;
+  const auto next = [&]() -> const Value& {
+    if (used >= count) refuse("'%' has fewer values than its format needs");
+    return values.is(Kind::tuple) ? values.as_items()[used++] : (++used, values);
+  };
+  std::string_view rest = format;
+  const auto take = [&](std::size_t size) {
+    const std::string_view part = rest.substr(0, size);
+    rest.remove_prefix(part.size());
+    return part;
+  };
+  const auto named = [&]() -> const Value& {
+    const std::size_t end = rest.find(')');
+    if (end == npos || !values.is(Kind::mapping)) refuse("'%(name)' needs a mapping of values");
+    const std::string name(take(end + 1).substr(1, end - 1));
+    const Value* const value = find(budget, values.as_mapping(), Value::string(budget, name));
+    if (value == nullptr) refuse("'%' has no value named '{}'", name);
+    return *value;
+  };
+  const auto number = [&] {
+    constexpr int kMost = 10000;
+    int value = 0;
+    while (!rest.empty() && rest[0] >= '0' && rest[0] <= '9') {
+      value = value * 10 + (take(1)[0] - '0');
+      if (value > kMost) refuse("a width of '%' is above {}", kMost);
+    }
+    return value;
+  };
+  std::string result;
+  while (!rest.empty()) {
+    result += take(rest.find('%'));
+    if (take(1).empty()) break;
+    const Value* value = rest.starts_with('(') ? &named() : nullptr;
+    Spec spec{.flags = take(rest.find_first_not_of("-0+ "))};
+    spec.width = number();
+    if (rest.starts_with('.')) {
+      take(1);
+      spec.precision = number();
+    }
+    if (rest.empty()) refuse("the format of '%' is incomplete");
+    spec.kind = take(1)[0];
+    result += spec.kind == '%' ? "%" : converted(budget, spec, value != nullptr ? *value : next());
+    if (result.size() > budget.limits().output)
+      refuse("'%' makes more than {} bytes", budget.limits().output);
+  }
+  // Python asks this only of values that have no items.
+  const bool has_items = values.is(Kind::mapping) || values.is(Kind::list) ||
+                         values.is(Kind::range) || values.is_undefined();
+  if (!has_items && used < count) refuse("'%' has more values than its format needs");
+  return Value::string(budget, std::move(result));
+}
+
+Value brace_format(Budget& budget, const std::string& format, const Arguments& arguments) {
+  std::string result;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < format.size();) {
+    const char c = format[i];
+    if (c != '{' && c != '}') {
+      result += format[i++];
+      continue;
+    }
+    if (i + 1 < format.size() && format[i + 1] == c) {
+      result += c;
+      i += 2;
+      continue;
+    }
+    const std::size_t end = format.find('}', i);
+    if (c == '}' || end == std::string::npos) refuse("format() found a single '{}'", c);
+    const std::string name = format.substr(i + 1, end - i - 1);
+    i = end + 1;
+    if (name.find_first_of("{.[!:") != name.npos)
+      refuse("format() of '{{{}}}' is not supported", name);
+    if (const auto named = arguments.named.find(name); named != arguments.named.end()) {
+      result += to_text(budget, named->second);
+      continue;
+    }
+    const bool digits =
+        !name.empty() && name.size() < 6 && name.find_first_not_of("0123456789") == name.npos;
+    if (!name.empty() && !digits) refuse("format() has no argument '{}'", name);
+    const std::size_t index = name.empty() ? next++ : std::strtoul(name.c_str(), nullptr, 10);
+    if (index >= arguments.positional.size()) refuse("format() has no argument {}", index);
+    result += to_text(budget, arguments.positional[index]);
+    if (result.size() > budget.limits().output)
+      refuse("format() makes more than {} bytes", budget.limits().output);
+  }
+  return Value::string(budget, std::move(result));
 }
 
 }  // namespace focus::jinja

@@ -40,17 +40,17 @@ class TemplateParser : ExpressionParser {
       const int line = current().line;
       if (is(TokenKind::data)) {
         const Value text = Value::constant(std::string(take().text));
-        block.push_back({line, output({[text](Interpreter&) { return text; }})});
+        block.statements.push_back({line, output(constant(line, text))});
       } else if (is(TokenKind::variable_begin)) {
         take();
-        block.push_back({line, output(tuple(true))});
+        block.statements.push_back({line, output(tuple(true))});
         expect(TokenKind::variable_end, "'}}'");
       } else if (is(TokenKind::block_begin)) {
         take();
         if (is(TokenKind::name) && std::ranges::find(ends, current().text) != ends.end())
           return block;
         const int line_of_name = current().line;
-        block.push_back({line_of_name, statement(ends)});
+        block.statements.push_back({line_of_name, statement(ends)});
         expect(TokenKind::block_end, "'%}'");
       } else {
         if (!ends.empty()) refuse("the template ends before '{}'", fmt::join(ends, "' or '"));
@@ -200,7 +200,8 @@ class TemplateParser : ExpressionParser {
 
   /// What filters make of the text that a block writes. `named`: the first has no '|'.
   Expression filters_of_block(bool named) {
-    Expression result{[](Interpreter& in) { return in.captured_text; }};
+    Expression result =
+        lazy(line_, {}, [](Interpreter& in, const Parts&) { return in.captured_text; });
     for (; named || is("|"); named = false) result = filter(std::move(result));
     return result;
   }
@@ -274,12 +275,12 @@ class TemplateParser : ExpressionParser {
   Run call_block() {
     const auto caller = std::make_shared<Macro>(Macro{"caller"});
     if (is("(")) signature(*caller);
-    const auto call = expression().call;
-    if (call == nullptr) refuse("'call' needs a call");
+    const Expression call = expression();
+    if (!call.is_call) refuse("'call' needs a call");
     called_body(*caller, "endcall");
-    return [caller, call](Interpreter& in) {
-      const Value function = call->parts[0](in);
-      Arguments arguments = arguments_of(in, call->parts, call->names);
+    return [caller, parts = call.parts](Interpreter& in) {
+      Arguments arguments = parts->values(in);
+      const Value function = arguments.take_first();
       arguments.named.emplace_back("caller", in.macro(*caller));
       in.put(in.call(function, arguments));
       return Flow::next;
@@ -313,9 +314,9 @@ class TemplateParser : ExpressionParser {
   Run print() {
     Block block;
     while (!is(TokenKind::block_end)) {
-      if (!block.empty()) expect(",");
+      if (!block.statements.empty()) expect(",");
       const int line = current().line;
-      block.push_back({line, output(expression())});
+      block.statements.push_back({line, output(expression())});
     }
     return scope(std::move(block));
   }

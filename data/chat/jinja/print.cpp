@@ -20,25 +20,24 @@ class Writer {
   void write(const Value& value) {
     if (++depth_ > 2 * kMostValueDepth) refuse("a value that contains itself cannot be printed");
     budget_.step();
-    if (value.is(Kind::list) || (value.is(Kind::tuple) && json_ != nullptr)) {
+    const bool json = json_ != nullptr;
+    if (value.is(Kind::list) || (value.is(Kind::tuple) && json)) {
       items("[", value.as_items(), "]");
     } else if (value.is(Kind::tuple)) {
-      items("(", value.as_items(), value.as_items().size() == 1 ? ",)" : ")");
+      items("(", value.as_items(), value.size() == 1 ? ",)" : ")");
     } else if (value.is(Kind::mapping)) {
-      pairs(value.as_mapping().items);
-    } else if (json_ != nullptr) {
-      put(json_text(value));
-    } else if (value.is(Kind::view)) {
-      constexpr std::array kNames = {"dict_keys(", "dict_values(", "dict_items("};
-      put(kNames[static_cast<std::size_t>(value.as_view().kind)]);
-      items("[", iterate(budget_, value), "]");
-      put(")");
-    } else if (value.is(Kind::space)) {
+      pairs(value.as_mapping());
+    } else if (value.is_view() && !json) {
+      items(value.is(Kind::keys)     ? "dict_keys(["
+            : value.is(Kind::values) ? "dict_values(["
+                                     : "dict_items([",
+            value.as_items(), "])");
+    } else if (value.is(Kind::space) && !json) {
       put("<Namespace ");
-      write(Value::mapping(budget_, *value.as_space()));
+      write(mapping_of(budget_, *value.as_space()));
       put(">");
     } else {
-      put(python_text(value));
+      put(scalar(value));
     }
     --depth_;
   }
@@ -51,55 +50,44 @@ class Writer {
     text += part;
   }
 
-  static std::string python_text(const Value& value) {
+  std::string scalar(const Value& value) const {
+    const bool json = json_ != nullptr;
     switch (value.kind()) {
-      case Kind::undefined:
-        return "Undefined";
       case Kind::none:
-        return "None";
+        return json ? "null" : "None";
       case Kind::boolean:
+        if (json) return value.as_boolean() ? "true" : "false";
         return value.as_boolean() ? "True" : "False";
       case Kind::integer:
         return std::to_string(value.as_integer());
       case Kind::real:
+        if (json && std::isnan(value.as_real())) return "NaN";
+        if (json && std::isinf(value.as_real()))
+          return value.as_real() < 0 ? "-Infinity" : "Infinity";
         return real_text(value.as_real());
       case Kind::string:
-        return jinja::quoted(value.as_string());
-      case Kind::range: {
-        const Range& range = value.as_range();
-        return fmt::format("range({}, {}{})", range.start, range.stop,
-                           range.step == 1 ? "" : fmt::format(", {}", range.step));
-      }
-      case Kind::loop: {
-        const LoopState& loop = *value.as_loop();
-        return fmt::format("<LoopContext {}/{}>", loop.index + 1, loop.items.size());
-      }
+        return json ? json_quoted(value.as_string()) : jinja::quoted(value.as_string());
       default:
-        if (value.is(Kind::function) && value.as_function().macro != nullptr)
-          return fmt::format("<Macro '{}'>", value.as_function().name);
-        // Python prints an address.
-        refuse("a {} cannot be printed{}", type_name(value),
-               value.is(Kind::iterator) ? "; '|list' converts it to a list" : "");
+        if (json) refuse("tojson cannot write a {}", type_name(value));
+        return python_text(value);
     }
   }
 
-  std::string json_text(const Value& value) const {
-    switch (value.kind()) {
-      case Kind::none:
-        return "null";
-      case Kind::boolean:
-        return value.as_boolean() ? "true" : "false";
-      case Kind::integer:
-        return std::to_string(value.as_integer());
-      case Kind::real:
-        if (std::isnan(value.as_real())) return "NaN";
-        if (std::isinf(value.as_real())) return value.as_real() < 0 ? "-Infinity" : "Infinity";
-        return real_text(value.as_real());
-      case Kind::string:
-        return json_quoted(value.as_string());
-      default:
-        refuse("tojson cannot write a {}", type_name(value));
+  static std::string python_text(const Value& value) {
+    if (value.is_undefined()) return "Undefined";
+    if (value.is(Kind::range)) {
+      const auto& [start, stop, step, count] = value.as_range();
+      return step == 1 ? fmt::format("range({}, {})", start, stop)
+                       : fmt::format("range({}, {}, {})", start, stop, step);
     }
+    if (value.is(Kind::loop))
+      return fmt::format("<LoopContext {}/{}>", value.as_loop()->index + 1,
+                         value.as_loop()->items.size());
+    if (value.is(Kind::function) && value.as_function().macro != nullptr)
+      return fmt::format("<Macro '{}'>", value.as_function().name);
+    // Python prints an address.
+    refuse("a {} cannot be printed{}", type_name(value),
+           value.is(Kind::iterator) ? "; '|list' converts it to a list" : "");
   }
 
   std::string json_quoted(std::string_view value) const {
@@ -150,7 +138,7 @@ class Writer {
     container(open, all, close, [&](const Value& item) { write(item); });
   }
 
-  void pairs(std::vector<std::pair<Value, Value>> all) {
+  void pairs(Pairs all) {
     if (style_.sort_keys)
       std::ranges::stable_sort(
           all, [&](const auto& a, const auto& b) { return less(budget_, a.first, b.first); });
@@ -160,7 +148,7 @@ class Writer {
       else if (item.first.is(Kind::string))
         put(json_quoted(item.first.as_string()));
       else
-        put(json_quoted(json_text(item.first)));
+        put(json_quoted(scalar(item.first)));
       put(style_.after_key);
       write(item.second);
     });

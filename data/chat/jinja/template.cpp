@@ -17,10 +17,6 @@ std::tm present() {
 
 }  // namespace
 
-struct Template::Parsed {
-  Block block;
-};
-
 Template::Template(const std::string& source, std::string where, const Limits& limits)
     : where_(std::move(where)), limits_(limits) {
   if (source.size() > limits.source)
@@ -28,16 +24,11 @@ Template::Template(const std::string& source, std::string where, const Limits& l
          limits.source);
   int line = 1;
   try {
-    parsed_ =
-        std::make_unique<const Parsed>(Parsed{parse_template(normalized_source(source), line)});
+    block_ = std::make_shared<const Block>(parse_template(normalized_source(source), line));
   } catch (const TemplateError& error) {
     fail("{}: line {}: {}", where_, line, shown_whole(error.what()));
   }
 }
-
-Template::Template(Template&&) noexcept = default;
-Template& Template::operator=(Template&&) noexcept = default;
-Template::~Template() = default;
 
 std::string Template::render(const nlohmann::ordered_json& variables,
                              std::optional<std::tm> now) const {
@@ -47,7 +38,7 @@ std::string Template::render(const nlohmann::ordered_json& variables,
   std::optional<Interpreter> interpreter;
   try {
     interpreter.emplace(limits_, variables.is_null() ? none : variables, now ? *now : present());
-    interpreter->run(parsed_->block);
+    interpreter->run(*block_);
     return std::move(interpreter->output);
   } catch (const TemplateError& error) {
     fail("{}: line {}: {}", where_, interpreter ? interpreter->line : 1, shown_whole(error.what()));

@@ -13,15 +13,14 @@
 /// *arguments, escaping, and some filters (is_known_filter).
 namespace focus::jinja {
 
+struct Block;
+
 /// A template that has been read. Like Jinja's with trim_blocks, lstrip_blocks, the extension of
 /// loop controls and no escaping; in the immutable sandbox.
 class Template {
  public:
   /// Throws std::runtime_error with one line: `where`, the line in the template, what is wrong.
   Template(const std::string& source, std::string where, const Limits& limits = {});
-  Template(Template&&) noexcept;
-  Template& operator=(Template&&) noexcept;
-  ~Template();
 
   /// The text for these variables (an object; null: none). `now` is the time that strftime_now()
   /// gives; empty: the present, of this place. Throws std::runtime_error with one line likewise.
@@ -29,8 +28,7 @@ class Template {
                      std::optional<std::tm> now = std::nullopt) const;
 
  private:
-  struct Parsed;
-  std::unique_ptr<const Parsed> parsed_;
+  std::shared_ptr<const Block> block_;
   std::string where_;
   Limits limits_;
 };

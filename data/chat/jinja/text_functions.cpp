@@ -3,7 +3,6 @@
 
 #include "data/chat/jinja/function.h"
 #include "data/chat/jinja/interpreter.h"
-#include "data/chat/jinja/operators.h"
 #include "data/chat/jinja/python_text.h"
 
 // Python's methods of strings, and the filters of strings.
@@ -240,7 +239,7 @@ Value format_filter(const Call& call) {
   if (named.empty())
     return percent_format(call.budget, format, Value::tuple(call.budget, positional));
   if (!positional.empty()) refuse("format() takes named or positional values, not both");
-  return percent_format(call.budget, format, Value::mapping(call.budget, Names{named}));
+  return percent_format(call.budget, format, mapping_of(call.budget, named));
 }
 
 constexpr Definition kTextMethods[] = {
@@ -291,8 +290,7 @@ constexpr Definition kTextFilters[] = {
     {"indent", "width? first? blank?", indent},
     {"lower", "", map_text<lower>},
     {"replace", "old new count?", replace_filter},
-    {"safe", "", string_filter},  // nothing is escaped
-    {"string", "", string_filter},
+    {"string safe", "", string_filter},  // nothing is escaped
     {"title", "", map_text<title_words>},
     {"trim", "chars?", strip_text<true, true>},
     {"upper", "", map_text<upper>},

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "data/chat/jinja/function.h"
+#include "data/chat/jinja/python_text.h"
 
 namespace focus::jinja {
 namespace {
@@ -21,61 +23,71 @@ int depth_of(const std::vector<Value>& items) {
   return deeper(depth);
 }
 
-}  // namespace
-
-Value Value::undefined(std::string message) {
-  return {Kind::undefined, std::make_shared<const std::string>(std::move(message))};
+/// -1, 0 or 1, exactly, also where a double cannot hold the integer; 2 where one is NaN.
+int compare_numbers(const Value& a, const Value& b) {
+  const auto sign = [](auto x, auto y) { return x < y ? -1 : x > y ? 1 : 0; };
+  if (a.is_integral() && b.is_integral()) return sign(a.as_integer(), b.as_integer());
+  if (std::isnan(a.as_real()) || std::isnan(b.as_real())) return 2;
+  return sign(static_cast<long double>(a.is_integral() ? a.as_integer() : 0) +
+                  (a.is_integral() ? 0.0L : a.as_real()),
+              static_cast<long double>(b.is_integral() ? b.as_integer() : 0) +
+                  (b.is_integral() ? 0.0L : b.as_real()));
 }
-Value Value::none() { return {Kind::none, {}}; }
-Value Value::boolean(bool value) { return {Kind::boolean, value}; }
-Value Value::integer(std::int64_t value) { return {Kind::integer, value}; }
-Value Value::real(double value) { return {Kind::real, value}; }
-Value Value::range(Range range) { return {Kind::range, range}; }
-Value Value::view(View view) { return {Kind::view, std::make_shared<const View>(std::move(view))}; }
-Value Value::space(Namespace* space) { return {Kind::space, space}; }
-Value Value::loop(LoopState* loop) { return {Kind::loop, loop}; }
+
+bool less_items(Budget& budget, const std::vector<Value>& a, const std::vector<Value>& b) {
+  const std::size_t both = std::min(a.size(), b.size());
+  for (std::size_t i = 0; i < both; ++i)
+    if (!equal(budget, a[i], b[i])) return less(budget, a[i], b[i]);
+  return a.size() < b.size();
+}
+
+std::vector<Value> characters(Budget& budget, const std::string& text) {
+  std::vector<Value> items;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t size = character_size(text, i);
+    items.push_back(Value::string(budget, text.substr(i, size)));
+    i += size;
+  }
+  return items;
+}
+
+bool is_hashable(const Value& value) {
+  if (value.is(Kind::tuple)) return std::ranges::all_of(value.as_items(), is_hashable);
+  return !value.is(Kind::list) && !value.is(Kind::mapping) && !value.is_view();
+}
+
+}  // namespace
 
 Value Value::string(Budget& budget, std::string text) {
   budget.make(kValueBytes + text.size());
   return constant(std::move(text));
 }
 
-Value Value::constant(std::string text) {
-  return {Kind::string, std::make_shared<const std::string>(std::move(text))};
-}
-
 Value Value::sequence(Budget& budget, Kind kind, std::vector<Value> items) {
   budget.make(kValueBytes * (1 + items.size()));
   budget.step(items.size());
   const int depth = depth_of(items);
-  return {kind, std::make_shared<const Sequence>(Sequence{std::move(items), depth})};
+  return {kind, std::make_shared<const std::vector<Value>>(std::move(items)), depth};
 }
 
-Value Value::iterator(Budget& budget, std::vector<Value> items) {
+Value Value::iterator(Budget& budget, const std::vector<Value>& items) {
   budget.make(kValueBytes * (1 + items.size()));
-  const int depth = depth_of(items);
-  return {Kind::iterator, std::make_shared<Iterator>(Iterator{{std::move(items), depth}, 0})};
+  return {Kind::iterator, std::make_shared<std::deque<Value>>(items.begin(), items.end()),
+          depth_of(items)};
 }
 
-Value Value::mapping(Budget& budget, std::vector<std::pair<Value, Value>> items) {
+Value Value::mapping(Budget& budget, Pairs items) {
   budget.make(kValueBytes * (1 + 2 * items.size()));
   budget.step(items.size());
   int depth = 0;
   for (const auto& [key, value] : items) depth = std::max({depth, key.depth(), value.depth()});
-  depth = deeper(depth);
-  return {Kind::mapping, std::make_shared<const Mapping>(Mapping{std::move(items), depth})};
-}
-
-Value Value::mapping(Budget& budget, const Names& names) {
-  std::vector<std::pair<Value, Value>> pairs;
-  for (const auto& [name, value] : names.items) pairs.emplace_back(string(budget, name), value);
-  return mapping(budget, std::move(pairs));
+  return {Kind::mapping, std::make_shared<const Pairs>(std::move(items)), deeper(depth)};
 }
 
 Value Value::function(Budget& budget, Function function) {
   budget.make(sizeof(Function));
-  deeper(function.self.depth());
-  return {Kind::function, std::make_shared<const Function>(std::move(function))};
+  const int depth = deeper(function.self.depth());
+  return {Kind::function, std::make_shared<const Function>(std::move(function)), depth};
 }
 
 Value Value::from_json(Budget& budget, const nlohmann::ordered_json& json) {
@@ -91,22 +103,10 @@ Value Value::from_json(Budget& budget, const nlohmann::ordered_json& json) {
     for (const auto& item : json) items.push_back(from_json(budget, item));
     return list(budget, std::move(items));
   }
-  std::vector<std::pair<Value, Value>> items;
+  Pairs items;
   for (const auto& [key, value] : json.items())
     items.emplace_back(string(budget, key), from_json(budget, value));
   return mapping(budget, std::move(items));
-}
-
-std::int64_t Value::as_integer() const {
-  return kind_ == Kind::boolean ? std::int64_t{as_boolean()} : std::get<std::int64_t>(data_);
-}
-
-double Value::as_real() const {
-  return kind_ == Kind::real ? std::get<double>(data_) : static_cast<double>(as_integer());
-}
-
-std::shared_ptr<const Mapping> Value::share_mapping() const {
-  return std::get<std::shared_ptr<const Mapping>>(data_);
 }
 
 void Value::require_defined() const {
@@ -120,89 +120,158 @@ bool Value::same_as(const Value& other) const {
   return kind_ == other.kind_ && data_ == other.data_;
 }
 
-int Value::depth() const {
-  switch (kind_) {
-    case Kind::list:
-    case Kind::tuple:
-      return std::get<std::shared_ptr<const Sequence>>(data_)->depth;
-    case Kind::mapping:
-      return as_mapping().depth;
-    case Kind::view:
-      return as_view().mapping->depth + 1;
-    case Kind::iterator:
-      return as_iterator().all.depth;
-    case Kind::function:
-      return as_function().self.depth() + 1;
-    default:
-      return 0;
-  }
-}
-
 std::size_t Value::size() const {
-  switch (kind_) {
-    case Kind::string:
-      return as_string().size();
-    case Kind::list:
-    case Kind::tuple:
-      return as_items().size();
-    case Kind::mapping:
-      return as_mapping().items.size();
-    case Kind::view:
-      return as_view().mapping->items.size();
-    case Kind::range:
-      return static_cast<std::size_t>(as_range().count);
-    default:
-      return 0;
-  }
+  if (is(Kind::string)) return as_string().size();
+  if (is_sequence() || is_view()) return as_items().size();
+  if (is(Kind::mapping)) return as_mapping().size();
+  return is(Kind::range) ? static_cast<std::size_t>(as_range().count) : 0;
 }
 
-const Value* Names::find(std::string_view name) const {
-  for (const auto& [key, value] : items)
-    if (key == name) return &value;
-  return nullptr;
-}
-
-void Names::set(std::string_view name, Value value) {
-  for (auto& [key, old] : items)
-    if (key == name) {
-      old = std::move(value);
-      return;
-    }
-  items.emplace_back(name, std::move(value));
-}
-
-std::optional<Value> Names::take(std::string_view name) {
-  const Value* const found = find(name);
-  if (found == nullptr) return std::nullopt;
-  const Value value = *found;
-  std::erase_if(items, [&](const auto& item) { return item.first == name; });
-  return value;
-}
-
-void set_member(Namespace& space, std::string_view name, Value value) {
+void set_member(Namespace& space, const std::string& name, Value value) {
   if (name.starts_with('_')) refuse("a namespace takes no name that begins with '_': '{}'", name);
-  space.set(name, std::move(value));
+  space[name] = std::move(value);
+}
+
+Value mapping_of(Budget& budget, const Names& names) {
+  Pairs pairs;
+  for (const auto& [name, value] : names) pairs.emplace_back(Value::string(budget, name), value);
+  return Value::mapping(budget, std::move(pairs));
 }
 
 std::string_view type_name(const Value& value) {
-  static constexpr std::array kNames = {"Undefined", "NoneType",    "bool",      "int",
-                                        "float",     "str",         "list",      "tuple",
-                                        "dict",      "range",       "dict view", "generator",
-                                        "Namespace", "LoopContext", "function",  "slice"};
+  static constexpr std::array kNames = {
+      "Undefined", "NoneType", "bool",      "int",       "float",       "str",
+      "list",      "tuple",    "dict",      "range",     "dict view",   "dict view",
+      "dict view", "slice",    "generator", "Namespace", "LoopContext", "function"};
   return kNames[static_cast<std::size_t>(value.kind())];
 }
 
 bool truth(const Value& value) {
   if (value.is_number()) return value.as_real() != 0;
-  switch (value.kind()) {
-    case Kind::iterator:
-    case Kind::space:
-    case Kind::loop:
-    case Kind::function:
+  return value.size() > 0 || value.kind() >= Kind::slice;
+}
+
+bool equal(Budget& budget, const Value& a, const Value& b) {
+  budget.step();
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0;
+  if (a.kind() != b.kind()) return false;
+  switch (a.kind()) {
+    case Kind::undefined:
+    case Kind::none:
       return true;
+    case Kind::string:
+      if (a.as_string().size() != b.as_string().size()) return false;
+      budget.scan(a.as_string().size());
+      return a.as_string() == b.as_string();
+    case Kind::list:
+    case Kind::tuple:
+      return std::ranges::equal(a.as_items(), b.as_items(), [&](const Value& x, const Value& y) {
+        return equal(budget, x, y);
+      });
+    case Kind::mapping:
+      return a.size() == b.size() && std::ranges::all_of(a.as_mapping(), [&](const auto& pair) {
+               const Value* const other = find(budget, b.as_mapping(), pair.first);
+               return other != nullptr && equal(budget, pair.second, *other);
+             });
+    case Kind::range:
+      return a.size() == b.size() && (a.size() == 0 || a.as_range().start == b.as_range().start) &&
+             (a.size() < 2 || a.as_range().step == b.as_range().step);
     default:
-      return value.size() > 0;
+      return a.same_as(b);
   }
+}
+
+bool less(Budget& budget, const Value& a, const Value& b) {
+  budget.step();
+  for (const Value* value : {&a, &b}) value->require_defined();
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b) == -1;
+  if (a.kind() == b.kind() && a.is(Kind::string)) {
+    budget.scan(std::min(a.as_string().size(), b.as_string().size()));
+    return a.as_string() < b.as_string();  // UTF-8 has the order of its code points
+  }
+  if (a.kind() == b.kind() && a.is_sequence())
+    return less_items(budget, a.as_items(), b.as_items());
+  refuse("{} and {} cannot be ordered", type_name(a), type_name(b));
+}
+
+bool contains(Budget& budget, const Value& container, const Value& item) {
+  switch (container.kind()) {
+    case Kind::string:
+      if (!item.is(Kind::string))
+        refuse("'in' with a string on the right needs a string on the left, not {}",
+               type_name(item));
+      budget.scan(container.size());
+      return find_bytes(container.as_string(), item.as_string()) != std::string_view::npos;
+    case Kind::mapping:
+      if (!is_hashable(item)) refuse("{} cannot be a mapping key", type_name(item));
+      return find(budget, container.as_mapping(), item) != nullptr;
+    case Kind::list:
+    case Kind::tuple:
+      return std::ranges::any_of(container.as_items(), [&](const Value& other) {
+        return other.same_as(item) || equal(budget, other, item);
+      });
+    default:
+      return std::ranges::any_of(iterate(budget, container),
+                                 [&](const Value& other) { return equal(budget, other, item); });
+  }
+}
+
+std::vector<Value> iterate(Budget& budget, const Value& value) {
+  std::vector<Value> items;
+  if (value.is_sequence() || value.is_view()) {
+    items = value.as_items();
+  } else if (value.is(Kind::string)) {
+    items = characters(budget, value.as_string());
+  } else if (value.is(Kind::mapping)) {
+    for (const auto& [key, of_key] : value.as_mapping()) items.push_back(key);
+  } else if (value.is(Kind::range)) {
+    budget.make(value.size() * sizeof(Value));
+    for (std::int64_t i = 0; i < value.as_range().count; ++i)
+      items.push_back(Value::integer(value.as_range().at(i)));
+  } else if (value.is(Kind::iterator)) {
+    std::deque<Value> rest = std::exchange(value.as_iterator(), {});
+    items.assign(rest.begin(), rest.end());
+  } else if (!value.is_undefined()) {
+    refuse("{} is not iterable", type_name(value));
+  }
+  budget.step(items.size());
+  budget.make(items.size() * sizeof(Value));
+  return items;
+}
+
+Value view_of(Budget& budget, const Value& mapping, Kind kind) {
+  std::vector<Value> items;
+  for (const auto& [key, value] : mapping.as_mapping())
+    items.push_back(kind == Kind::keys     ? key
+                    : kind == Kind::values ? value
+                                           : Value::tuple(budget, {key, value}));
+  return Value::sequence(budget, kind, std::move(items));
+}
+
+std::int64_t length(Budget& budget, const Value& value) {
+  if (value.is(Kind::string)) {
+    budget.scan(value.size());
+    return character_count(value.as_string());
+  }
+  if (value.is_number() || value.is(Kind::none) || value.kind() >= Kind::slice)
+    refuse("{} has no length", type_name(value));
+  return static_cast<std::int64_t>(value.size());
+}
+
+const Value* find(Budget& budget, const Pairs& mapping, const Value& key) {
+  for (const auto& [own, value] : mapping)
+    if (equal(budget, own, key)) return &value;
+  return nullptr;
+}
+
+void insert(Budget& budget, Pairs& items, Value key, Value value) {
+  if (!is_hashable(key)) refuse("{} cannot be a mapping key", type_name(key));
+  for (auto& [own, old] : items)
+    if (equal(budget, own, key)) {
+      old = std::move(value);
+      return;
+    }
+  items.emplace_back(std::move(key), std::move(value));
 }
 
 }  // namespace focus::jinja

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,7 +16,6 @@
 namespace focus::jinja {
 
 class Value;
-struct Names;
 struct Namespace;
 struct LoopState;
 struct Function;
@@ -31,24 +31,14 @@ enum class Kind : std::uint8_t {
   tuple,
   mapping,
   range,
-  view,      // what keys(), values() and items() of a mapping give
+  keys,  // what the methods of a mapping give
+  values,
+  items,
+  slice,     // start:stop:step in a subscript
   iterator,  // what filters such as map and select give: read once, always true
   space,     // namespace(...)
   loop,
   function,
-  slice,  // start:stop:step in a subscript
-};
-
-/// A list or tuple. `depth`: levels of containers from here down.
-struct Sequence {
-  std::vector<Value> items;
-  int depth = 1;
-};
-
-/// A dict: keys in the order of insertion, each once.
-struct Mapping {
-  std::vector<std::pair<Value, Value>> items;
-  int depth = 1;
 };
 
 struct Range {
@@ -57,33 +47,31 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-enum class ViewKind : std::uint8_t { keys, values, items };
-
-struct View {
-  std::shared_ptr<const Mapping> mapping;
-  ViewKind kind = ViewKind::keys;
-};
-
-struct Iterator {
-  Sequence all;
-  std::size_t next = 0;
-};
+/// Keys in the order of insertion, each once.
+using Pairs = std::vector<std::pair<Value, Value>>;
 
 /// A value of a template, of Python's types and with Python's semantics. Cheap to copy: texts and
 /// containers are shared and never change.
 class Value {
  public:
   Value() = default;  // undefined, without a name
-  static Value undefined(std::string message);
-  static Value none();
-  static Value boolean(bool value);
-  static Value integer(std::int64_t value);
-  static Value real(double value);
+  static Value undefined(std::string message) {
+    return {Kind::undefined, std::make_shared<const std::string>(std::move(message))};
+  }
+  static Value none() { return {Kind::none, {}}; }
+  static Value boolean(bool value) { return {Kind::boolean, value}; }
+  static Value integer(std::int64_t value) { return {Kind::integer, value}; }
+  static Value real(double value) { return {Kind::real, value}; }
+  static Value range(Range range) { return {Kind::range, range}; }
+  static Value space(Namespace* space) { return {Kind::space, space}; }
+  static Value loop(LoopState* loop) { return {Kind::loop, loop}; }
+  /// A text of the template itself.
+  static Value constant(std::string text) {
+    return {Kind::string, std::make_shared<const std::string>(std::move(text))};
+  }
   /// A text that counts against the budget.
   static Value string(Budget& budget, std::string text);
-  /// A text of the template itself.
-  static Value constant(std::string text);
-  /// A list or a tuple.
+  /// A list, tuple, slice, or the keys, values or items of a mapping.
   static Value sequence(Budget& budget, Kind kind, std::vector<Value> items);
   static Value list(Budget& budget, std::vector<Value> items) {
     return sequence(budget, Kind::list, std::move(items));
@@ -91,78 +79,77 @@ class Value {
   static Value tuple(Budget& budget, std::vector<Value> items) {
     return sequence(budget, Kind::tuple, std::move(items));
   }
-  static Value iterator(Budget& budget, std::vector<Value> items);
-  static Value mapping(Budget& budget, std::vector<std::pair<Value, Value>> items);
-  static Value mapping(Budget& budget, const Names& names);
-  static Value range(Range range);
-  static Value view(View view);
-  static Value space(Namespace* space);
-  static Value loop(LoopState* loop);
+  static Value iterator(Budget& budget, const std::vector<Value>& items);
+  static Value mapping(Budget& budget, Pairs items);
   static Value function(Budget& budget, Function function);
   static Value from_json(Budget& budget, const nlohmann::ordered_json& json);
 
   Kind kind() const { return kind_; }
   bool is(Kind kind) const { return kind_ == kind; }
-  bool is_undefined() const { return kind_ == Kind::undefined; }
+  bool is_undefined() const { return is(Kind::undefined); }
   /// A boolean, an integer or a real number.
-  bool is_number() const { return is_integral() || kind_ == Kind::real; }
+  bool is_number() const { return is_integral() || is(Kind::real); }
   /// A boolean or an integer.
-  bool is_integral() const { return kind_ == Kind::boolean || kind_ == Kind::integer; }
+  bool is_integral() const { return is(Kind::boolean) || is(Kind::integer); }
   /// A list or a tuple.
-  bool is_sequence() const { return kind_ == Kind::list || kind_ == Kind::tuple; }
+  bool is_sequence() const { return is(Kind::list) || is(Kind::tuple); }
+  /// The keys, values or items of a mapping.
+  bool is_view() const { return kind_ >= Kind::keys && kind_ <= Kind::items; }
 
   bool as_boolean() const { return std::get<bool>(data_); }
   /// For an integer or boolean.
-  std::int64_t as_integer() const;
+  std::int64_t as_integer() const {
+    return is(Kind::boolean) ? std::int64_t{as_boolean()} : std::get<std::int64_t>(data_);
+  }
   /// For any number.
-  double as_real() const;
-  const std::string& as_string() const {
-    return *std::get<std::shared_ptr<const std::string>>(data_);
+  double as_real() const {
+    return is(Kind::real) ? std::get<double>(data_) : static_cast<double>(as_integer());
   }
-  const std::vector<Value>& as_items() const {
-    return std::get<std::shared_ptr<const Sequence>>(data_)->items;
-  }
-  const Mapping& as_mapping() const { return *std::get<std::shared_ptr<const Mapping>>(data_); }
-  std::shared_ptr<const Mapping> share_mapping() const;
+  const std::string& as_string() const { return shared<const std::string>(); }
+  /// The items that `sequence` was given.
+  const std::vector<Value>& as_items() const { return shared<const std::vector<Value>>(); }
+  const Pairs& as_mapping() const { return shared<const Pairs>(); }
   const Range& as_range() const { return std::get<Range>(data_); }
-  const View& as_view() const { return *std::get<std::shared_ptr<const View>>(data_); }
-  Iterator& as_iterator() const { return *std::get<std::shared_ptr<Iterator>>(data_); }
+  /// What was not read yet.
+  std::deque<Value>& as_iterator() const { return shared<std::deque<Value>>(); }
   Namespace* as_space() const { return std::get<Namespace*>(data_); }
   LoopState* as_loop() const { return std::get<LoopState*>(data_); }
-  const Function& as_function() const { return *std::get<std::shared_ptr<const Function>>(data_); }
+  const Function& as_function() const { return shared<const Function>(); }
   /// Refuses an undefined value: "'x' is undefined".
   void require_defined() const;
   /// The same object, Python's `is`.
   bool same_as(const Value& other) const;
-  int depth() const;
+  /// Levels of containers from here down.
+  int depth() const { return depth_; }
   /// Items of a container, bytes of a string, 0 of what is neither.
   std::size_t size() const;
 
  private:
   using Data =
       std::variant<std::monostate, bool, std::int64_t, double, std::shared_ptr<const std::string>,
-                   std::shared_ptr<const Sequence>, std::shared_ptr<const Mapping>, Range,
-                   std::shared_ptr<const View>, std::shared_ptr<Iterator>, Namespace*, LoopState*,
+                   std::shared_ptr<const std::vector<Value>>, std::shared_ptr<const Pairs>, Range,
+                   std::shared_ptr<std::deque<Value>>, Namespace*, LoopState*,
                    std::shared_ptr<const Function>>;
-  Value(Kind kind, Data data) : kind_(kind), data_(std::move(data)) {}
+  Value(Kind kind, Data data, int depth = 0) : kind_(kind), depth_(depth), data_(std::move(data)) {}
+  template <class T>
+  T& shared() const {
+    return *std::get<std::shared_ptr<T>>(data_);
+  }
 
   Kind kind_ = Kind::undefined;
+  int depth_ = 0;
   Data data_;
 };
 
 /// Names with values, in the order in which they were set.
-struct Names {
-  std::vector<std::pair<std::string, Value>> items = {};
-  const Value* find(std::string_view name) const;
-  void set(std::string_view name, Value value);
-  /// Removes it; empty for an unknown name.
-  std::optional<Value> take(std::string_view name);
-};
+using Names = nlohmann::ordered_map<std::string, Value>;
 
 /// namespace(...): what `set ns.x = ...` may change. Owned by the interpreter.
 struct Namespace : Names {};
 /// Refuses names that begin with '_'.
-void set_member(Namespace& space, std::string_view name, Value value);
+void set_member(Namespace& space, const std::string& name, Value value);
+/// The names of a mapping as its keys.
+Value mapping_of(Budget& budget, const Names& names);
 
 /// Python's name of a value's type, for messages.
 std::string_view type_name(const Value& value);
@@ -177,12 +164,14 @@ bool less(Budget& budget, const Value& a, const Value& b);
 bool contains(Budget& budget, const Value& container, const Value& item);
 /// All that a for loop would see; an iterator is empty afterwards.
 std::vector<Value> iterate(Budget& budget, const Value& value);
+/// What keys(), values() or items() of a mapping gives.
+Value view_of(Budget& budget, const Value& mapping, Kind kind);
 /// Python's len(); refuses what has none.
 std::int64_t length(Budget& budget, const Value& value);
 /// The value of a mapping's key, or null.
-const Value* find(Budget& budget, const Mapping& mapping, const Value& key);
+const Value* find(Budget& budget, const Pairs& mapping, const Value& key);
 /// Adds a pair, or changes the one with an equal key. Refuses keys that Python cannot hash.
-void insert(Budget& budget, std::vector<std::pair<Value, Value>>& items, Value key, Value value);
+void insert(Budget& budget, Pairs& items, Value key, Value value);
 
 /// Python's str() and repr().
 std::string to_text(Budget& budget, const Value& value);

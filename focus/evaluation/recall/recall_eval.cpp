@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "autograd/base/check.h"
+#include "data/files/input_file.h"
 #include "data/files/json_reader.h"
-#include "data/files/read_file.h"
 #include "data/settings/config.h"
 #include "data/synthetic/far_corpus.h"
 #include "data/text/text.h"

@@ -10,7 +10,6 @@
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/files/input_file.h"
-#include "data/files/read_file.h"
 #include "data/tensors/safetensors.h"
 
 namespace focus {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
+#include "data/files/input_file.h"
 #include "data/files/json_reader.h"
-#include "data/files/read_file.h"
 #include "data/settings/config.h"
 #include "focus/models/example_format.h"
 #include "focus/models/generation.h"

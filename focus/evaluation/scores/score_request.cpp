@@ -5,8 +5,8 @@
 
 #include "autograd/base/check.h"
 #include "data/files/file_kind.h"
+#include "data/files/input_file.h"
 #include "data/files/json_reader.h"
-#include "data/files/read_file.h"
 #include "data/settings/config.h"
 
 namespace focus {
@@ -67,15 +67,9 @@ std::vector<ScoreRequest> read_requests(const std::filesystem::path& path) {
   const std::string text = read_file(path);
   require_text(text, path);
   std::vector<ScoreRequest> requests;
-  std::size_t number = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = std::string_view(text).substr(begin, end - begin);
-    ++number;
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos)
-      requests.push_back(read_request(line, fmt::format("{}:{}", path.string(), number)));
-    begin = end + 1;
-  }
+  for_each_row(text, [&](std::string_view line, std::size_t number) {
+    requests.push_back(read_request(line, fmt::format("{}:{}", path.string(), number)));
+  });
   if (requests.empty()) fail("{}: no requests in it", path.string());
   return requests;
 }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/settings/any_settings.h"
+#include "data/settings/config.h"
 #include "focus/method/config.h"
 #include "focus/method/grouping/group_ids.h"
 #include "focus/method/grouping/group_statistics.h"

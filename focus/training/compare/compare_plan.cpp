@@ -9,7 +9,6 @@
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/settings/config.h"
-#include "data/settings/sweep.h"
 #include "focus/evaluation/attention_spec.h"
 #include "focus/evaluation/recall/recall_eval.h"
 
@@ -116,19 +115,18 @@ class PlanReader {
     read_overrides();
     check_own_keys();
     read_train_keys(parts.common, common_, problems_);
-    const std::vector<SweptKey> global = read_sweep(parts.sweep, problems_);
+    const Sweep global = read_sweep(parts.sweep, problems_);
     for (ConfigNode& node : parts.runs) {
       RunText run;
       const auto fields = config_fields(run);
       read_config_map(fields, take(fields, node), problems_);
       if (run.name.empty()) problems_.push_back({node.line, "runs: every run needs a name"});
-      std::vector<SweptKey> keys = global;
-      for (const SweptKey& own : read_sweep(run.sweep, problems_)) {
-        std::erase_if(keys, [&](const SweptKey& other) { return other.key == own.key; });
+      Sweep keys = global;
+      for (const ConfigNode::Entry& own : read_sweep(run.sweep, problems_)) {
+        std::erase_if(keys, [&](const ConfigNode::Entry& other) { return other.key == own.key; });
         keys.push_back(own);
       }
-      for (const std::vector<SweptSetting>& settings : sweep_product(keys, kMaxRuns))
-        plan_run(run, node, settings);
+      for (const Sweep& settings : sweep_product(keys, kMaxRuns)) plan_run(run, node, settings);
     }
     tell();
     return plan_;
@@ -190,15 +188,14 @@ class PlanReader {
   }
 
   /// One training of a run, once for each seed.
-  void plan_run(const RunText& run, const ConfigNode& train_keys,
-                const std::vector<SweptSetting>& settings) {
+  void plan_run(const RunText& run, const ConfigNode& train_keys, const Sweep& settings) {
     const int line = train_keys.line;
     PlannedRun planned{.name = sweep_label(run.name, settings), .config = common_};
     planned.attentions = run.attentions.empty() ? attentions() : run.attentions;
     Problems own;
     if (twice(run.seeds)) own.push_back({line, "runs: seeds: the same seed appears twice"});
     read_train_keys(train_keys, planned.config, own);
-    for (const SweptSetting& setting : settings) {
+    for (const ConfigNode::Entry& setting : settings) {
       // It would win over every value, in runs that are named by the values.
       if (std::ranges::find(overrides_, setting.key, key_of) != overrides_.end())
         own.push_back(
@@ -207,7 +204,7 @@ class PlanReader {
                  "run {} sweeps {}, which is also an override: remove the override or the sweep",
                  shown(run.name), setting.key)});
       ConfigNode one;
-      one.entries.push_back({setting.key, setting.value.line, setting.value});
+      one.entries.push_back(setting);
       read_train_keys(one, planned.config, own);
     }
     for (const ConfigNode& tree : train_overrides_) read_train_keys(tree, planned.config, own);

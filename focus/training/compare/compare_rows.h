@@ -110,7 +110,7 @@ extern const std::array<std::pair<std::string_view, std::string_view>, 6> kSplit
 
 ComparedRows compared_rows(const std::vector<RunOutcome>& outcomes);
 
-/// A list of rows of one kind (structs_to_json) as CSV, and as JSON lines.
+/// A list of rows of one kind (struct_to_json) as CSV, and as JSON lines.
 std::string rows_csv(const nlohmann::ordered_json& rows);
 std::string rows_jsonl(const nlohmann::ordered_json& rows);
 

@@ -3,24 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/temp_folder.h"
+
 namespace focus {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 const Json kHello = Json::array({{{"role", "user"}, {"content", "Hello"}}});
-
-template <class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::string find_and_render(const ChatFiles& files, const std::string& name = "") {
   return find_chat_template(files, name, "model").render(kHello, {});
@@ -52,18 +43,14 @@ TEST(ChatTemplate, AModelWithoutOneSaysWhatToDo) {
     EXPECT_THAT(error_of([&] { find_and_render(files); }),
                 testing::AllOf(HasSubstr("model: it has no chat template"),
                                HasSubstr("--chat-template FILE.jinja")));
-  EXPECT_THAT(error_of([] {
-                find_and_render({{"tokenizer_config.json", "[]"}});
-              }),
+  const auto error = [](const char* name, const char* text, const char* wanted = "") {
+    return error_of([&] { find_and_render({{name, text}}, wanted); });
+  };
+  EXPECT_THAT(error("tokenizer_config.json", "[]"),
               HasSubstr("model/tokenizer_config.json: expected an object"));
-  EXPECT_THAT(error_of([] {
-                find_and_render({{"tokenizer_config.json", R"({"chat_template": 3})"}});
-              }),
+  EXPECT_THAT(error("tokenizer_config.json", R"({"chat_template": 3})"),
               HasSubstr("chat_template: expected a string"));
-  EXPECT_THAT(error_of([] {
-                find_and_render({{"chat_template.jinja", "x"}}, "tool_use");
-              }),
-              HasSubstr("--chat-template tool_use"));
+  EXPECT_THAT(error("chat_template.jinja", "x", "tool_use"), HasSubstr("--chat-template tool_use"));
 }
 
 TEST(ChatTemplate, SpecialTokensAsTextsAndObjects) {

@@ -17,6 +17,16 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
+/// Runs it in a child process, which ends without destructors, as in a crash; its status is what
+/// `action` returns.
+int in_child(const std::function<int()>& action) {
+  const pid_t child = fork();
+  if (child == 0) _exit(action());
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 TEST(DurableFile, WritesAndReplaces) {
   const TempFolder folder;
   write_file_durably(folder / "a", std::string_view("one"));
@@ -84,33 +94,26 @@ TEST(DurableFile, FailingWriteKeepsTheOldFile) {
   const TempFolder folder;
   write_file_durably(folder / "a", std::string_view("old"));
   // In a child, because the limit holds for the whole process.
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  const int status = in_child([&] {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{1000, 1000};
     setrlimit(RLIMIT_FSIZE, &limit);
     const std::string error =
         error_of([&] { write_file_durably(folder / "a", std::string(100'000, 'x')); });
-    _exit(error.find("a: File too large; ") == std::string::npos ? 1 : 0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return error.find("a: File too large; ") == std::string::npos ? 1 : 0;
+  });
+  EXPECT_EQ(status, 0);
   EXPECT_EQ(read_text(folder / "a"), "old");
   EXPECT_EQ(files_in(folder.path()), 1u);
 }
 
 TEST(DurableFile, SweepRemovesWhatDeadProcessesLeft) {
   const TempFolder folder;
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  in_child([&]() -> int {
     DurableFile file(folder / "a");
     write_text(file.temporary(), "half");
-    _exit(0);  // without destructors, as a crash
-  }
-  waitpid(child, nullptr, 0);
+    _exit(0);
+  });
   // A file of an earlier process that had our number, one of ours, and some that only look alike.
   write_text(folder / fmt::format(".b.focus-tmp-{}-0123456789abcdef-7", getpid()), "");
   DurableFile mine(folder / "mine");

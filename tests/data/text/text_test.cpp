@@ -17,29 +17,15 @@ std::string xz(const std::string& text) { return packed(text, ARCHIVE_FILTER_XZ)
 
 TEST(ReadTextFile, PlainAndPacked) {
   const TempFolder folder;
-  std::string text = "line\r\n\0zero and \xC3\xA9";
-  for (int i = 0; i < 18; ++i) text += text;  // several buffers long
-  write_text(folder / "a.txt", text);
-  write_text(folder / "b", xz(text));
-  write_text(folder / "c", xz("one, ") + xz("two"));
-  EXPECT_EQ(read_text_file(folder / "a.txt"), text);
-  EXPECT_EQ(read_text_file(folder / "b"), text);
-  EXPECT_EQ(read_text_file(folder / "c"), "one, two");
-}
-
-TEST(ReadTextFile, SaysWhatIsWrong) {
-  const TempFolder folder;
-  const auto error = [&](const std::string& bytes) {
+  const std::string text("line\r\n\0zero and \xC3\xA9", 18);
+  const auto read = [&](const std::string& bytes) {
     write_text(folder / "x", bytes);
-    return error_of([&] { read_text_file(folder / "x"); });
+    return read_text_file(folder / "x");
   };
-  std::string text(1000, 'a');
-  text += "end";
-  const std::string good = xz(text);
-  std::string damaged = good;
-  damaged[30] = static_cast<char>(damaged[30] ^ 0x40);
-  EXPECT_THAT(error(good.substr(0, good.size() - 20)), HasSubstr("truncated"));
-  EXPECT_THAT(error(damaged), HasSubstr("damaged"));
+  EXPECT_EQ(read(text), text);
+  EXPECT_EQ(read(xz(text)), text);
+  const auto error = [&](const std::string& bytes) { return error_of([&] { read(bytes); }); };
+  EXPECT_THAT(error(xz(text).substr(0, 40)), HasSubstr("truncated"));
   EXPECT_THAT(error(""), HasSubstr("empty"));
   EXPECT_THAT(error(xz("")), HasSubstr("empty"));
   EXPECT_THAT(error_of([&] { read_text_file(folder / "none"); }), HasSubstr("none"));
@@ -59,13 +45,14 @@ TEST(ExpandTextPaths, FilesAndFoldersInOrder) {
   const TempFolder folder;
   std::filesystem::create_directory(folder / "books");
   std::filesystem::create_directory(folder / "books" / "more.txt");
-  for (const char* name : {"c.txt", "a.txt.xz", "b.txt", "notes.md"}) {
+  for (const char* name :
+       {"c.txt", "a.txt.xz", "b.txt", "d.jsonl", "e.jsonl.zst", "notes.md", "f.gz", "g.json", "h"})
     write_text(folder / "books" / name, "x");
-  }
   write_text(folder / "single.md", "x");
   const Paths paths = {folder / "single.md", folder / "books"};
   EXPECT_THAT(expand_text_paths(paths),
-              ElementsAre(paths[0], paths[1] / "a.txt.xz", paths[1] / "b.txt", paths[1] / "c.txt"));
+              ElementsAre(paths[0], paths[1] / "a.txt.xz", paths[1] / "b.txt", paths[1] / "c.txt",
+                          paths[1] / "d.jsonl", paths[1] / "e.jsonl.zst"));
   EXPECT_THAT(error_of([&] { expand_text_paths(Paths{folder / "none"}); }), HasSubstr("none"));
   EXPECT_THAT(error_of([&] { expand_text_paths(Paths{folder.path()}); }), HasSubstr("*.txt"));
 }

@@ -1,4 +1,3 @@
-#include "data/text/unpack.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -102,14 +101,6 @@ TEST(ReadDocumentFile, OtherEncodingsAreRefused) {
   EXPECT_EQ(error(latin1 + "\xC3\xA9"), "");
   EXPECT_EQ(error(std::string(20000, 'a') + latin1), "");
   EXPECT_THAT(notices.text(), HasSubstr("not UTF-8 in 15 places"));
-}
-
-TEST(ExpandTextPaths, APackedNameIsOneOfText) {
-  const TempFolder folder;
-  for (const char* name : {"a.txt", "b.jsonl", "c.txt.gz", "d.jsonl.zst", "e.gz", "f.json", "g"})
-    write_text(folder / name, "x");
-  const std::vector<std::filesystem::path> paths = {folder.path()};
-  EXPECT_EQ(expand_text_paths(paths).size(), 4u);
 }
 
 }  // namespace

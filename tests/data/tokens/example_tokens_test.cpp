@@ -1,8 +1,7 @@
-#include "data/tokens/example_tokens.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/tokens/tokenize.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {

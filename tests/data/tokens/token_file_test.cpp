@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "data/files/checksum.h"
-#include "data/tokens/token_view.h"
 #include "data/tokens/tokenize.h"
 #include "tests/support/temp_folder.h"
 

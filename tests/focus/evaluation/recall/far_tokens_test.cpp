@@ -202,7 +202,7 @@ TEST(PositionLosses, BucketsDoubleAndThenGoInQuarters) {
   EXPECT_EQ(buckets[1].nats, 2.5);
   EXPECT_EQ(buckets[2].tokens, 3);
   EXPECT_EQ(buckets.back().tokens, 7);
-  const auto json = structs_to_json(buckets);
+  const auto json = struct_to_json(buckets);
   EXPECT_EQ(json[4].at("from"), 16);
   EXPECT_EQ(json[4].at("to"), 19);
   // Buckets that hold nothing are left out.

@@ -145,7 +145,7 @@ TEST(CompareReport, ABaselineThatIsNotCausalIsMarkedAndNotDrawn) {
 TEST(CompareRows, CsvHasEachColumnInEachRow) {
   RunOutcome failed = outcome("b", "bytes", true);
   failed.error = "out of memory";
-  const auto rows = structs_to_json(compared_rows({outcome("a", "bytes", true), failed}).texts);
+  const auto rows = struct_to_json(compared_rows({outcome("a", "bytes", true), failed}).texts);
   EXPECT_EQ(rows[1].at("error"), "out of memory");
   EXPECT_FALSE(rows[1].contains("split"));
   const std::string csv = rows_csv(rows);
