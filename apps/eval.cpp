@@ -59,7 +59,7 @@ RecallEvaluation evaluate_recalls(LoadedModel& model, const EvalArguments& o) {
 
 void write_evaluation_page(const EvalArguments& o, const EvaluationFile& figures) {
   HtmlReport report("Evaluation of " + o.options.base);
-  add_evaluation(report, figures, o.html);
+  add_evaluation(report, figures);
   write_file_durably(o.html, std::string_view(report.html()));
 }
 

@@ -2,8 +2,9 @@
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
+#include "data/settings/struct_json.h"
 #include "focus/evaluation/report/groups_page.h"
-#include "focus/evaluation/statistics/other_groups.h"
+#include "focus/evaluation/statistics/groups_report.h"
 
 namespace focus::app {
 namespace {
@@ -85,7 +86,7 @@ int run_groups(Arguments arguments) {
 
   const std::string page = groups_page(report);
   make_folder_durably(folder);
-  write_json((folder / "groups.json").string(), groups_to_json(report));
+  write_json((folder / "groups.json").string(), struct_to_json(report));
   write_file_durably(folder / "groups.html", std::string_view(page));
   fmt::print("{}\n", (folder / "groups.html").string());
   return 0;

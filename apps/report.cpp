@@ -18,13 +18,11 @@ int run_report(Arguments arguments) {
   app.add_option("--out", out, "page to write (.html)")->required();
   parse_arguments(app, arguments);
   HtmlReport report(title);
-  std::vector<ReadEvaluation> read;
-  read.reserve(evaluations.size());
+  std::vector<EvaluationFile> read;
   for (const std::string& path : evaluations)
-    read.push_back({path, evaluation_from_json(
-                              nlohmann::json::parse(read_text_file(path), nullptr, false), path)});
-  read = joined_evaluations(read);
-  for (const ReadEvaluation& eval : read) add_evaluation(report, eval.figures, eval.where);
+    read.push_back(
+        evaluation_from_json(nlohmann::json::parse(read_text_file(path), nullptr, false), path));
+  for (const EvaluationFile& eval : joined_evaluations(read)) add_evaluation(report, eval);
   if (!runs.empty()) report.heading("Training");
   for (const std::string& folder : runs) add_run(report, folder);
   write_file_durably(out, std::string_view(report.html()));

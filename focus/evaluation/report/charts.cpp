@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <span>
 
 namespace focus {
 namespace {
@@ -48,14 +47,13 @@ svg text.label { fill: var(--ink); } svg tspan { fill: var(--soft); }
 using Points = std::vector<Point>;
 
 constexpr double kWidth = 780, kHeight = 380;
-constexpr double kLeft = 62, kRight = 20, kTop = 30, kBottom = 48;
-constexpr double kLetter = 6.6;            // mean width of a letter
+constexpr double kLeft = 62, kRight = kWidth - 20, kTop = 30, kBottom = kHeight - 48;  // the plot
 constexpr std::size_t kColours = 8;        // of the style's classes s0 and f0, s1 and f1, ...
 constexpr std::size_t kNoisyPoints = 150;  // a longer line is drawn pale under its running mean
 constexpr std::size_t kMarkedPoints = 24;  // a shorter line shows where its points are
 constexpr std::size_t kMaxPoints = 800;    // points of a line: more are not visible at this width
 
-double text_width(std::string_view text) { return kLetter * static_cast<double>(text.size()); }
+double text_width(std::string_view text) { return 6.6 * static_cast<double>(text.size()); }
 
 std::string text_at(double x, double y, std::string_view anchor, std::string_view text,
                     std::string_view classes = "") {
@@ -89,94 +87,81 @@ std::string tick_text(double value, int digits) {
 }
 
 /// One direction of the plot: which values it spans, and where they lie in the picture.
-class Axis {
- public:
-  Axis(double from, double to, bool log) : from_(from), to_(to), log_(log) {}
+struct Axis {
+  double from, to;
+  bool log;
+  double low = std::numeric_limits<double>::infinity(), high = -low;  // scaled
 
-  bool shows(double value) const { return std::isfinite(value) && (!log_ || value > 0); }
+  double scaled(double value) const { return log ? std::log10(value) : value; }
+  bool shows(double value) const { return std::isfinite(scaled(value)); }
   void include(double value) {
-    low_ = std::min(low_, value);
-    high_ = std::max(high_, value);
+    low = std::min(low, scaled(value));
+    high = std::max(high, scaled(value));
   }
   /// Room on both sides, and some around a single value.
   void pad(double share) {
-    if (low_ > high_) low_ = log_ ? 1 : 0, high_ = log_ ? 10 : 1;
-    if (log_) {
-      const double factor = high_ > low_ ? std::pow(high_ / low_, share) : 2;
-      low_ /= factor;
-      high_ *= factor;
-      return;
+    if (low > high) {
+      low = 0;
+      high = 1;
     }
-    const double room =
-        high_ > low_ ? (high_ - low_) * share : std::max(std::abs(low_) * 0.1, 1e-6);
-    low_ -= room;
-    high_ += room;
+    const double single = log ? 0.3 : std::max(std::abs(low) * 0.1, 1e-6);
+    const double room = high > low ? (high - low) * share : single;
+    low -= room;
+    high += room;
   }
   double at(double value) const {
-    const auto scale = [this](double v) { return log_ ? std::log10(v) : v; };
-    return from_ + (scale(value) - scale(low_)) / (scale(high_) - scale(low_)) * (to_ - from_);
+    return from + (scaled(value) - low) / (high - low) * (to - from);
   }
-  std::vector<double> ticks(int count) const { return nice_ticks(low_, high_, count, log_); }
-
- private:
-  double from_, to_;
-  bool log_;
-  double low_ = std::numeric_limits<double>::infinity();
-  double high_ = -std::numeric_limits<double>::infinity();
+  std::vector<double> ticks(int count) const {
+    if (log) return nice_ticks(std::pow(10, low), std::pow(10, high), count, true);
+    return nice_ticks(low, high, count);
+  }
 };
 
-/// What has been drawn where, so that labels find a free place.
+/// What points and labels cover, so that a label finds a free place.
 class Room {
  public:
-  struct Place {
-    double x, y;
-    std::string_view anchor;
-  };
-
   void occupy(double left, double top, double right, double bottom) {
     taken_.push_back({left, top, right, bottom});
   }
-  void occupy_line(double x1, double y1, double x2, double y2) {
-    const int steps = static_cast<int>(std::hypot(x2 - x1, y2 - y1) / 5) + 1;
-    for (int i = 0; i <= steps; ++i) {
-      const double x = x1 + (x2 - x1) * i / steps, y = y1 + (y2 - y1) * i / steps;
-      occupy(x - 2, y - 2, x + 2, y + 2);
+  /// The text around a point where it covers nothing, inside the plot; empty where there is no
+  /// room.
+  std::string put(double x, double y, const std::string& text) {
+    struct Place {
+      double right, down;
+      std::string_view anchor;
+      double before;  // the share of the text that is left of its anchor
+    };
+    static constexpr std::array<Place, 10> kAround = {{{9, 4, "start", 0},
+                                                       {-9, 4, "end", 1},
+                                                       {0, -10, "middle", 0.5},
+                                                       {0, 19, "middle", 0.5},
+                                                       {8, -8, "start", 0},
+                                                       {8, 16, "start", 0},
+                                                       {-8, -8, "end", 1},
+                                                       {-8, 16, "end", 1},
+                                                       {0, -24, "middle", 0.5},
+                                                       {0, 33, "middle", 0.5}}};
+    const double width = text_width(text);
+    for (const Place& place : kAround) {
+      const double left = x + place.right - place.before * width, below = y + place.down;
+      const Box box = {left - 2, below - 11, left + width + 2, below + 4};
+      if (box.left < kLeft || box.right > kRight + 12 || box.top < kTop - 12 ||
+          box.bottom > kBottom || std::ranges::any_of(taken_, [&](const Box& other) {
+            return box.left < other.right && other.left < box.right && box.top < other.bottom &&
+                   other.top < box.bottom;
+          }))
+        continue;
+      taken_.push_back(box);
+      return text_at(x + place.right, below, place.anchor, text, "label halo");
     }
-  }
-  /// The text at the least crowded of the places; empty where more than `most` of its area would
-  /// cover something or lie outside the plot.
-  std::string put(std::span<const Place> places, const std::string& text, std::string_view classes,
-                  double most) {
-    const auto crowd = [&](const Place& place) { return crowding(box_of(place, text)); };
-    const Place& best = *std::ranges::min_element(places, {}, crowd);
-    const Box box = box_of(best, text);
-    if (crowding(box) > most * (box.right - box.left) * (box.bottom - box.top)) return "";
-    taken_.push_back(box);
-    return text_at(best.x, best.y, best.anchor, text, classes);
+    return "";
   }
 
  private:
   struct Box {
     double left, top, right, bottom;
   };
-  static Box box_of(const Place& place, std::string_view text) {
-    const double width = text_width(text);
-    const double before = place.anchor == "start" ? 0 : place.anchor == "end" ? width : width / 2;
-    return {place.x - before - 2, place.y - 11, place.x - before + width + 2, place.y + 4};
-  }
-  double crowding(const Box& box) const {
-    double area = 0;
-    for (const Box& other : taken_) {
-      const double width = std::min(box.right, other.right) - std::max(box.left, other.left);
-      const double height = std::min(box.bottom, other.bottom) - std::max(box.top, other.top);
-      if (width > 0 && height > 0) area += width * height;
-    }
-    const double outside =
-        std::max(0.0, kLeft - box.left) + std::max(0.0, box.right - (kWidth - kRight + 12)) +
-        std::max(0.0, kTop - 12 - box.top) + std::max(0.0, box.bottom - (kHeight - kBottom));
-    return area + 100 * outside;
-  }
-
   std::vector<Box> taken_;
 };
 
@@ -189,10 +174,9 @@ Points thinned(const Points& points) {
     const auto at = [&](std::size_t k) {
       return points.begin() + static_cast<std::ptrdiff_t>(k * points.size() / stretches);
     };
-    auto [low, high] = std::ranges::minmax_element(at(i), at(i + 1), {}, &Point::y);
-    if (high < low) std::swap(low, high);
-    kept.push_back(*low);
-    if (high != low) kept.push_back(*high);
+    const auto [low, high] = std::ranges::minmax_element(at(i), at(i + 1), {}, &Point::y);
+    kept.push_back(*std::min(low, high));
+    kept.push_back(*std::max(low, high));
   }
   kept.push_back(points.back());
   return kept;
@@ -218,13 +202,13 @@ class Drawing {
   Drawing(const Chart& chart, bool labelled)
       : chart_(chart),
         labelled_(labelled),
-        x_(kLeft, kWidth - kRight, chart.log_x),
-        y_(kHeight - kBottom, kTop, chart.log_y) {
+        x_{kLeft, kRight, chart.log_x},
+        y_{kBottom, kTop, chart.log_y} {
     for (const Series& series : chart.series) {
-      Points& kept = lines_.emplace_back();
-      for (const Point& point : series.points) {
-        if (!x_.shows(point.x) || !y_.shows(point.y)) continue;
-        kept.push_back(point);
+      Points& kept = lines_.emplace_back(series.points);
+      std::erase_if(kept, [&](const Point& p) { return !x_.shows(p.x) || !y_.shows(p.y); });
+      if (series.connected) std::ranges::stable_sort(kept, {}, &Point::x);
+      for (const Point& point : kept) {
         x_.include(point.x);
         y_.include(point.y);
       }
@@ -233,38 +217,50 @@ class Drawing {
       if (y_.shows(line.y)) y_.include(line.y);
     x_.pad(labelled ? 0.06 : chart.log_x ? 0.03 : 0.01);
     y_.pad(0.06);
-    legend();
-    for (std::size_t i = 0; i < lines_.size(); ++i) draw_series(i);
-    references();
-    if (labelled) labels();
   }
 
-  double height() const { return legend_height_ + kHeight; }
-  std::string svg() const {
-    return fmt::format("{}<g transform=\"translate(0 {:.0f})\">\n{}{}{}{}</g>\n", legend_,
-                       legend_height_, axes(), lines_svg_, marks_svg_, labels_svg_);
+  /// A <figure> under the chart's title.
+  std::string figure() {
+    const double top = legend();
+    svg_ += fmt::format("<g transform=\"translate(0 {:.0f})\">\n", top);
+    axes();
+    for (std::size_t i = 0; i < lines_.size(); ++i)
+      if (chart_.series[i].connected && lines_[i].size() > 1) line(i);
+    references();
+    for (std::size_t i = 0; i < lines_.size(); ++i) marks(i);
+    for (const Points& line : lines_)
+      for (const Point& point : line)
+        if (labelled_ && !point.label.empty())
+          svg_ += room_.put(x_.at(point.x), y_.at(point.y), point.label);
+    return fmt::format(
+        "<figure>\n<figcaption>{0}</figcaption>\n<svg viewBox=\"0 0 {1:.0f} {2:.0f}\" "
+        "role=\"img\" aria-label=\"{0}\">\n{3}</g>\n</svg>\n</figure>\n",
+        escape_html(chart_.title), kWidth, top + kHeight, svg_);
   }
 
  private:
-  /// A key for each series, in rows as wide as the picture.
-  void legend() {
+  /// A key for each series, in rows as wide as the picture. Returns the height of all.
+  double legend() {
     constexpr double kRow = 18, kKey = 32, kGap = 20;
     double x = 8, y = kRow - 4;
     for (std::size_t i = 0; i < lines_.size(); ++i) {
-      const std::string& name = chart_.series[i].name;
+      const auto& [name, points, connected] = chart_.series[i];
       const std::string detail = labelled_ ? "" : detail_of(lines_[i]);
       const double width = kKey + text_width(name + detail);
-      if (x > 8 && x + width > kWidth) x = 8, y += kRow;
-      if (chart_.series[i].connected)
-        legend_ += fmt::format("<path class=\"line s{}\" d=\"M{:.1f} {:.1f}h24\"/>\n", i % kColours,
-                               x, y - 4);
-      if (!chart_.series[i].connected || i >= kColours) legend_ += mark(x + 12, y - 4, 4.5, i, "");
-      legend_ += fmt::format(
+      if (x > 8 && x + width > kWidth) {
+        x = 8;
+        y += kRow;
+      }
+      if (connected)
+        svg_ += fmt::format("<path class=\"line s{}\" d=\"M{:.1f} {:.1f}h24\"/>\n", i % kColours, x,
+                            y - 4);
+      if (!connected || i >= kColours) svg_ += mark(x + 12, y - 4, 4.5, i, "");
+      svg_ += fmt::format(
           "<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\">{}<tspan>{}</tspan></text>\n", x + kKey,
           y, escape_html(name), escape_html(detail));
       x += width + kGap;
     }
-    legend_height_ = lines_.empty() ? 0 : y + 10;
+    return lines_.empty() ? 0 : y + 10;
   }
 
   static std::string detail_of(const Points& line) {
@@ -274,96 +270,64 @@ class Drawing {
                        tick_text(least.x, 5));
   }
 
-  std::string axes() const {
-    const double bottom = kHeight - kBottom, right = kWidth - kRight;
-    std::string svg;
+  void axes() {
     const std::vector<double> y_ticks = y_.ticks(6), x_ticks = x_.ticks(7);
     const std::vector<std::string> y_texts = tick_texts(y_ticks), x_texts = tick_texts(x_ticks);
     for (std::size_t i = 0; i < y_ticks.size(); ++i) {
       const double y = y_.at(y_ticks[i]);
-      svg += line_at(kLeft, y, right, y, "grid") + text_at(kLeft - 8, y + 4, "end", y_texts[i]);
+      svg_ += line_at(kLeft, y, kRight, y, "grid") + text_at(kLeft - 8, y + 4, "end", y_texts[i]);
     }
     for (std::size_t i = 0; i < x_ticks.size(); ++i) {
       const double x = x_.at(x_ticks[i]);
-      svg +=
-          line_at(x, bottom, x, bottom + 5, "axis") + text_at(x, bottom + 19, "middle", x_texts[i]);
+      svg_ += line_at(x, kBottom, x, kBottom + 5, "axis") +
+              text_at(x, kBottom + 19, "middle", x_texts[i]);
     }
     // The label of y lies above its axis: a turned one is slower to read.
-    return svg + line_at(kLeft, bottom, right, bottom, "axis") +
-           text_at((kLeft + right) / 2, kHeight - 8, "middle", chart_.x_label) +
-           text_at(8, 14, "start", chart_.y_label);
+    svg_ += line_at(kLeft, kBottom, kRight, kBottom, "axis") +
+            text_at((kLeft + kRight) / 2, kHeight - 8, "middle", chart_.x_label) +
+            text_at(8, 14, "start", chart_.y_label);
   }
 
   void polyline(const Points& points, std::size_t series, std::string_view more_classes) {
-    std::string path;
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      const double x = x_.at(points[i].x), y = y_.at(points[i].y);
-      path += fmt::format("{}{:.1f} {:.1f}", i == 0 ? "M" : "L", x, y);
-      if (i > 0) room_.occupy_line(x_.at(points[i - 1].x), y_.at(points[i - 1].y), x, y);
+    svg_ += fmt::format("<path class=\"line s{}{}\" d=\"", series % kColours, more_classes);
+    char step = 'M';
+    for (const Point& point : points) {
+      svg_ += fmt::format("{}{:.1f} {:.1f}", step, x_.at(point.x), y_.at(point.y));
+      step = 'L';
     }
-    lines_svg_ += fmt::format("<path class=\"line s{}{}\" d=\"{}\"/>\n", series % kColours,
-                              more_classes, path);
+    svg_ += "\"/>\n";
   }
 
-  void draw_series(std::size_t i) {
-    const Points& line = lines_[i];
-    if (chart_.series[i].connected && line.size() > 1) {
-      const bool noisy = !labelled_ && line.size() > kNoisyPoints;
-      polyline(thinned(line), i, noisy ? " pale" : "");
-      if (noisy) polyline(thinned(running_mean(line)), i, "");
-    }
-    for (std::size_t k = 0; k < line.size(); ++k) {
-      const bool last = k + 1 == line.size();
-      if (!labelled_ && !last && line.size() > kMarkedPoints) continue;
-      const double x = x_.at(line[k].x), y = y_.at(line[k].y);
-      std::string hint = chart_.series[i].name;
-      if (!line[k].label.empty()) hint += (hint.empty() ? "" : ", ") + line[k].label;
-      marks_svg_ += mark(x, y,
-                         labelled_ ? 5
-                         : last    ? 4
-                                   : 3,
-                         i, fmt::format("{}: {:.5g}, {:.5g}", hint, line[k].x, line[k].y));
-      if (labelled_) room_.occupy(x - 6, y - 6, x + 6, y + 6);
-    }
+  void line(std::size_t i) {
+    const bool noisy = !labelled_ && lines_[i].size() > kNoisyPoints;
+    polyline(thinned(lines_[i]), i, noisy ? " pale" : "");
+    if (noisy) polyline(thinned(running_mean(lines_[i])), i, "");
   }
 
   void references() {
-    const double right = kWidth - kRight;
-    for (const ReferenceLine& line : chart_.references) {
-      if (!y_.shows(line.y)) continue;
-      const double y = y_.at(line.y);
-      lines_svg_ += line_at(kLeft, y, right, y, "reference");
-      room_.occupy_line(kLeft, y, right, y);
-      const std::array<Room::Place, 4> places = {{{right - 2, y - 6, "end"},
-                                                  {right - 2, y + 15, "end"},
-                                                  {kLeft + 6, y - 6, "start"},
-                                                  {kLeft + 6, y + 15, "start"}}};
-      labels_svg_ += room_.put(places, line.label, "halo", std::numeric_limits<double>::infinity());
+    for (const auto& [label, value] : chart_.references) {
+      if (!y_.shows(value)) continue;
+      const double y = y_.at(value), left = kRight - 2 - text_width(label);
+      svg_ += line_at(kLeft, y, kRight, y, "reference");
+      svg_ += text_at(kRight - 2, y - 6, "end", label, "halo");
+      room_.occupy(left, y - 17, kRight, y);
     }
   }
 
-  /// Beside their points, where they cover little.
-  void labels() {
-    constexpr std::array<Room::Place, 10> kAround = {{{9, 4, "start"},
-                                                      {-9, 4, "end"},
-                                                      {0, -10, "middle"},
-                                                      {0, 19, "middle"},
-                                                      {8, -8, "start"},
-                                                      {8, 16, "start"},
-                                                      {-8, -8, "end"},
-                                                      {-8, 16, "end"},
-                                                      {0, -24, "middle"},
-                                                      {0, 33, "middle"}}};
-    for (const Points& line : lines_)
-      for (const Point& point : line) {
-        if (point.label.empty()) continue;
-        std::array<Room::Place, 10> places = kAround;
-        for (Room::Place& place : places) {
-          place.x += x_.at(point.x);
-          place.y += y_.at(point.y);
-        }
-        labels_svg_ += room_.put(places, point.label, "label halo", 0.25);
-      }
+  void marks(std::size_t i) {
+    for (const Point& point : lines_[i]) {
+      const bool last = &point == &lines_[i].back();
+      if (!labelled_ && !last && lines_[i].size() > kMarkedPoints) continue;
+      const double x = x_.at(point.x), y = y_.at(point.y);
+      std::string hint = chart_.series[i].name;
+      if (!point.label.empty()) hint += (hint.empty() ? "" : ", ") + point.label;
+      svg_ += mark(x, y,
+                   labelled_ ? 5
+                   : last    ? 4
+                             : 3,
+                   i, fmt::format("{}: {:.5g}, {:.5g}", hint, point.x, point.y));
+      room_.occupy(x - 6, y - 6, x + 6, y + 6);
+    }
   }
 
   const Chart& chart_;
@@ -371,17 +335,8 @@ class Drawing {
   Axis x_, y_;
   std::vector<Points> lines_;  // the points of each series that can be drawn
   Room room_;
-  double legend_height_ = 0;
-  std::string legend_, lines_svg_, marks_svg_, labels_svg_;
+  std::string svg_;
 };
-
-std::string figure(const Chart& chart, bool labelled) {
-  const Drawing drawing(chart, labelled);
-  return fmt::format(
-      "<figure>\n<figcaption>{0}</figcaption>\n<svg viewBox=\"0 0 {1:.0f} {2:.0f}\" role=\"img\" "
-      "aria-label=\"{0}\">\n{3}</svg>\n</figure>\n",
-      escape_html(chart.title), kWidth, drawing.height(), drawing.svg());
-}
 
 }  // namespace
 
@@ -392,8 +347,8 @@ void Chart::add(const std::string& name, Point point, bool connected) {
   at->points.push_back(std::move(point));
 }
 
-std::string line_chart(const Chart& chart) { return figure(chart, false); }
-std::string points_chart(const Chart& chart) { return figure(chart, true); }
+std::string line_chart(const Chart& chart) { return Drawing(chart, false).figure(); }
+std::string points_chart(const Chart& chart) { return Drawing(chart, true).figure(); }
 
 std::string_view chart_style() { return kChartStyle; }
 

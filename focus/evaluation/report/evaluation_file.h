@@ -1,10 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "focus/evaluation/recall/far_tokens.h"
 #include "focus/evaluation/recall/recall_eval.h"
@@ -46,6 +42,7 @@ struct TextEvaluation {
 
 /// What `focus eval --json` writes.
 struct EvaluationFile {
+  std::string where = {};  // the file, for messages; not written
   std::string model = {}, adapter = {};
   Precision precision = Precision::float32;
   std::optional<TextEvaluation> texts = {};

@@ -14,6 +14,11 @@
 namespace focus {
 namespace {
 
+/// One line a row: attentions of one name differ in whether they are causal.
+std::string line_of(const AttentionLabel& attention) {
+  return attention.name + (attention.causal ? "" : " (not causal)");
+}
+
 void add_answers(HtmlReport& report, const RecallEvaluation& recall) {
   report.heading("Recall: " + recall.questions);
   report.paragraph(kRecallLegend);
@@ -24,7 +29,8 @@ void add_answers(HtmlReport& report, const RecallEvaluation& recall) {
               .log_x = true};
   for (const RecallRow& row : recall.rows)
     for (const RecallBucket& bucket : row.by_distance)
-      chart.add(row.attention.name, {static_cast<double>(bucket.to), 100 * bucket.figures.right});
+      chart.add(line_of(row.attention),
+                {static_cast<double>(bucket.to), 100 * bucket.figures.right});
   // One distance alone is no curve.
   if (std::ranges::any_of(chart.series, [](const Series& s) { return s.points.size() > 1; }))
     report.figure(line_chart(chart));
@@ -38,7 +44,7 @@ void add_positions(HtmlReport& report, const std::vector<Row>& rows) {
   for (const Row& row : rows)
     if (row.by_position)
       for (const PositionLoss& bucket : *row.by_position)
-        chart.add(row.attention.name,
+        chart.add(line_of(row.attention),
                   {std::sqrt(static_cast<double>(bucket.from * bucket.to)), bucket.nats});
   if (!chart.series.empty()) report.figure(line_chart(chart));
 }
@@ -109,29 +115,30 @@ void append_rows(std::vector<R>& rows, const std::vector<R>& more) {
 EvaluationFile evaluation_from_json(const nlohmann::json& json, const std::string& where) {
   if (!json.is_object() || !json.contains("model"))
     fail("{}: not a JSON file of focus eval --json", where);
-  return struct_from_json<EvaluationFile>(json, where);
+  EvaluationFile eval = struct_from_json<EvaluationFile>(json, where);
+  eval.where = where;
+  return eval;
 }
 
-std::vector<ReadEvaluation> joined_evaluations(const std::vector<ReadEvaluation>& evals) {
-  std::vector<ReadEvaluation> joined;
-  for (const ReadEvaluation& eval : evals) {
-    const auto same = std::ranges::find_if(joined, [&](const ReadEvaluation& one) {
-      return can_be_joined(one.figures, eval.figures);
-    });
+std::vector<EvaluationFile> joined_evaluations(const std::vector<EvaluationFile>& evals) {
+  std::vector<EvaluationFile> joined;
+  for (const EvaluationFile& eval : evals) {
+    const auto same = std::ranges::find_if(
+        joined, [&](const EvaluationFile& one) { return can_be_joined(one, eval); });
     if (same == joined.end()) {
       joined.push_back(eval);
       continue;
     }
-    TextEvaluation& texts = *same->figures.texts;
-    append_rows(texts.rows, eval.figures.texts->rows);
-    if (texts.far) append_rows(texts.far->rows, eval.figures.texts->far->rows);
-    if (same->figures.recall) append_rows(same->figures.recall->rows, eval.figures.recall->rows);
+    append_rows(same->texts->rows, eval.texts->rows);
+    if (same->texts->far) append_rows(same->texts->far->rows, eval.texts->far->rows);
+    if (same->recall) append_rows(same->recall->rows, eval.recall->rows);
   }
   return joined;
 }
 
-void add_evaluation(HtmlReport& report, const EvaluationFile& eval, const std::string& where) {
-  if (!eval.texts && !eval.recall) fail("{}: the evaluation has neither texts nor answers", where);
+void add_evaluation(HtmlReport& report, const EvaluationFile& eval) {
+  if (!eval.texts && !eval.recall)
+    fail("{}: the evaluation has neither texts nor answers", eval.where);
   if (eval.texts) add_perplexity(report, eval);
   if (eval.recall) add_answers(report, *eval.recall);
   if (!eval.texts) return;

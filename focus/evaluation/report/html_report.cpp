@@ -63,8 +63,6 @@ bool looks_numeric(const std::string& cell) {
   return std::string_view(end).find_first_not_of(kUnitCharacters) == std::string_view::npos;
 }
 
-std::string_view number_class(bool is_number) { return is_number ? " class=\"number\"" : ""; }
-
 }  // namespace
 
 HtmlReport::HtmlReport(std::string title) : title_(std::move(title)) {}
@@ -77,46 +75,34 @@ void HtmlReport::paragraph(std::string_view text) {
   body_ += fmt::format("<p>{}</p>\n", escape_html(text));
 }
 
-void HtmlReport::begin_table(std::string_view classes, const std::string& caption,
-                             const std::vector<std::string>& header,
-                             const std::vector<bool>& is_number) {
-  body_ += fmt::format("<div class=\"scroll\"><table class=\"{}\">\n", classes);
-  if (!caption.empty()) body_ += fmt::format("<caption>{}</caption>\n", escape_html(caption));
-  body_ += "<thead><tr>";
-  for (std::size_t c = 0; c < header.size(); ++c)
-    body_ += fmt::format("<th scope=\"col\"{}>{}</th>", number_class(is_number[c]),
-                         escape_html(header[c]));
-  body_ += "</tr></thead>\n<tbody>\n";
-}
-
 void HtmlReport::table(const Table& table) {
   constexpr std::size_t kWide = 10;
   check_rows(table);
-  const std::size_t columns = table.header.size();
-  std::vector<bool> is_number;
-  for (std::size_t c = 0; c < columns; ++c)
-    is_number.push_back(
-        !table.rows.empty() &&
-        std::ranges::all_of(table.rows, [c](const auto& row) { return looks_numeric(row[c]); }));
-  begin_table(columns > kWide ? "wide" : "", table.caption, table.header, is_number);
+  const bool shares = table.whole > 0;
+  body_ += fmt::format("<div class=\"scroll\"><table class=\"{}\">\n", shares ? "wide shares"
+                                                                       : table.header.size() > kWide
+                                                                           ? "wide"
+                                                                           : "");
+  if (!table.caption.empty())
+    body_ += fmt::format("<caption>{}</caption>\n", escape_html(table.caption));
+  body_ += "<thead><tr>";
+  std::vector<std::string_view> classes;
+  for (std::size_t c = 0; c < table.header.size(); ++c) {
+    const bool is_number =
+        !shares && !table.rows.empty() &&
+        std::ranges::all_of(table.rows, [c](const auto& row) { return looks_numeric(row[c]); });
+    classes.push_back(is_number ? " class=\"number\"" : "");
+    body_ += fmt::format("<th scope=\"col\"{}>{}</th>", classes[c], escape_html(table.header[c]));
+  }
+  body_ += "</tr></thead>\n<tbody>\n";
   for (const auto& row : table.rows) {
     body_ += "<tr>";
-    for (std::size_t c = 0; c < columns; ++c)
-      body_ += fmt::format("<td{}>{}</td>", number_class(is_number[c]), escape_html(row[c]));
-    body_ += "</tr>\n";
-  }
-  body_ += "</tbody>\n</table></div>\n";
-}
-
-void HtmlReport::shares_table(const std::string& caption, const std::vector<std::string>& header,
-                              const std::vector<std::pair<std::string, std::vector<double>>>& rows,
-                              int digits, double factor) {
-  begin_table("wide shares", caption, header, std::vector<bool>(header.size(), false));
-  for (const auto& [name, shares] : rows) {
-    body_ += fmt::format("<tr><td>{}</td>", escape_html(name));
-    for (const double share : shares)
-      body_ += fmt::format("<td style=\"--h:{:.2f}\">{:.{}f}</td>", std::clamp(share, 0.0, 1.0),
-                           factor * share, digits);
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const double share = shares ? std::strtod(row[c].c_str(), nullptr) / table.whole : 0;
+      const std::string style =
+          shares && c > 0 ? fmt::format(" style=\"--h:{:.2f}\"", std::clamp(share, 0.0, 1.0)) : "";
+      body_ += fmt::format("<td{}{}>{}</td>", classes[c], style, escape_html(row[c]));
+    }
     body_ += "</tr>\n";
   }
   body_ += "</tbody>\n</table></div>\n";

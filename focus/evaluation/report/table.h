@@ -11,6 +11,9 @@ struct Table {
   std::string caption = {};
   std::vector<std::string> header = {};
   std::vector<std::vector<std::string>> rows = {};  // columns of numbers are set to the right
+  /// Above 0: all cells but the first of a row are shares of it; a page draws them the darker the
+  /// larger they are.
+  double whole = 0;
 };
 
 /// Throws std::invalid_argument where a row is not as wide as the header.

@@ -20,81 +20,18 @@ double sum_of_pairs(std::span<const std::int64_t> counts) {
   return sum;
 }
 
-/// Kuhn's method with potentials on a square matrix of costs [n, n], row by row: for each column
-/// its row. The columns' and rows' numbers begin with 1 here; 0 is the row that is being placed.
-class Assignment {
- public:
-  Assignment(Index n, std::vector<double> cost)
-      : n_(n), cost_(std::move(cost)), row_price_(size()), col_price_(size()), row_of_(size(), 0) {}
-
-  std::vector<Index> solve() {
-    for (Index row = 1; row <= n_; ++row) place(row);
-    std::vector<Index> columns(static_cast<std::size_t>(n_));
-    for (Index c = 1; c <= n_; ++c) columns[at(row_of_[at(c)] - 1)] = c - 1;
-    return columns;
-  }
-
- private:
-  static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-  std::size_t size() const { return at(n_ + 1); }
-  double reduced(Index row, Index col) const {
-    return cost_[at((row - 1) * n_ + col - 1)] - row_price_[at(row)] - col_price_[at(col)];
-  }
-
-  void place(Index row) {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    std::vector<double> least(size(), kInfinity);
-    std::vector<Index> from(size(), 0);
-    std::vector<bool> used(size(), false);
-    row_of_[0] = row;
-    Index col = 0;
-    while (row_of_[at(col)] != 0) {
-      used[at(col)] = true;
-      double step = kInfinity;
-      Index next = 0;
-      for (Index c = 1; c <= n_; ++c) {
-        if (used[at(c)]) continue;
-        const double cost = reduced(row_of_[at(col)], c);
-        if (cost < least[at(c)]) {
-          least[at(c)] = cost;
-          from[at(c)] = col;
-        }
-        if (least[at(c)] < step) {
-          step = least[at(c)];
-          next = c;
-        }
-      }
-      for (Index c = 0; c <= n_; ++c) {
-        if (used[at(c)]) {
-          row_price_[at(row_of_[at(c)])] += step;
-          col_price_[at(c)] -= step;
-        } else {
-          least[at(c)] -= step;
-        }
-      }
-      col = next;
-    }
-    for (; col != 0; col = from[at(col)]) row_of_[at(col)] = row_of_[at(from[at(col)])];
-  }
-
-  Index n_;
-  std::vector<double> cost_, row_price_, col_price_;
-  std::vector<Index> row_of_;  // of each column
-};
-
 }  // namespace
 
 std::vector<std::int64_t> Contingency::row_sums() const {
-  std::vector<std::int64_t> sums(static_cast<std::size_t>(rows), 0);
+  std::vector<std::int64_t> sums;
   for (Index a = 0; a < rows; ++a)
-    for (Index b = 0; b < cols; ++b) sums[static_cast<std::size_t>(a)] += at(a, b);
+    sums.push_back(std::accumulate(row(a).begin(), row(a).end(), std::int64_t{0}));
   return sums;
 }
 
 std::vector<std::int64_t> Contingency::col_sums() const {
   std::vector<std::int64_t> sums(static_cast<std::size_t>(cols), 0);
-  for (Index a = 0; a < rows; ++a)
-    for (Index b = 0; b < cols; ++b) sums[static_cast<std::size_t>(b)] += at(a, b);
+  for (std::size_t i = 0; i < counts.size(); ++i) sums[i % sums.size()] += counts[i];
   return sums;
 }
 
@@ -141,15 +78,52 @@ double normalised_mutual_information(const Contingency& table) {
 }
 
 std::vector<Index> match_groups(const Contingency& table) {
-  const Index n = std::max(table.rows, table.cols);
-  std::vector<double> cost(static_cast<std::size_t>(n * n), 0.0);
-  for (Index a = 0; a < table.rows; ++a)
-    for (Index b = 0; b < table.cols; ++b)
-      cost[static_cast<std::size_t>(a * n + b)] = -static_cast<double>(table.at(a, b));
-  std::vector<Index> matched = Assignment(n, std::move(cost)).solve();
-  matched.resize(static_cast<std::size_t>(table.rows));
-  for (Index& b : matched)
-    if (b >= table.cols) b = -1;
+  // Kuhn's method with potentials on a square matrix of costs. Rows and columns are counted from 1;
+  // column 0 holds the row that is being placed.
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto rows = static_cast<std::size_t>(table.rows),
+             cols = static_cast<std::size_t>(table.cols);
+  const std::size_t n = std::max(rows, cols);
+  std::vector<double> row_price(n + 1, 0.0), col_price(n + 1, 0.0);
+  std::vector<std::size_t> row_of(n + 1, 0);
+  const auto reduced = [&](std::size_t row, std::size_t col) {
+    const bool real = row <= rows && col <= cols;
+    const double kept = real ? static_cast<double>(table.counts[(row - 1) * cols + col - 1]) : 0;
+    return -kept - row_price[row] - col_price[col];
+  };
+  for (std::size_t row = 1; row <= n; ++row) {
+    std::vector<double> least(n + 1, kInfinity);
+    std::vector<std::size_t> from(n + 1, 0);
+    std::vector<bool> used(n + 1, false);
+    row_of[0] = row;
+    std::size_t col = 0;
+    while (row_of[col] != 0) {
+      used[col] = true;
+      std::size_t next = 0;
+      for (std::size_t c = 1; c <= n; ++c) {
+        if (used[c]) continue;
+        if (const double cost = reduced(row_of[col], c); cost < least[c]) {
+          least[c] = cost;
+          from[c] = col;
+        }
+        if (next == 0 || least[c] < least[next]) next = c;
+      }
+      const double step = least[next];
+      for (std::size_t c = 0; c <= n; ++c) {
+        if (used[c]) {
+          row_price[row_of[c]] += step;
+          col_price[c] -= step;
+        } else {
+          least[c] -= step;
+        }
+      }
+      col = next;
+    }
+    for (; col != 0; col = from[col]) row_of[col] = row_of[from[col]];
+  }
+  std::vector<Index> matched(rows, -1);
+  for (std::size_t c = 1; c <= cols; ++c)
+    if (row_of[c] <= rows) matched[row_of[c] - 1] = static_cast<Index>(c) - 1;
   return matched;
 }
 
@@ -158,7 +132,8 @@ double kept_share(const Contingency& table) {
   const std::vector<Index> matched = match_groups(table);
   std::int64_t kept = 0;
   for (Index a = 0; a < table.rows; ++a)
-    if (const Index b = matched[static_cast<std::size_t>(a)]; b >= 0) kept += table.at(a, b);
+    if (const Index b = matched[static_cast<std::size_t>(a)]; b >= 0)
+      kept += table.row(a)[static_cast<std::size_t>(b)];
   return static_cast<double>(kept) / static_cast<double>(table.tokens);
 }
 

@@ -15,7 +15,10 @@ struct Contingency {
   std::vector<std::int64_t> counts;  // [rows, cols]
   std::int64_t tokens = 0;
 
-  std::int64_t at(Index a, Index b) const { return counts[static_cast<std::size_t>(a * cols + b)]; }
+  std::span<const std::int64_t> row(Index a) const {
+    return std::span(counts).subspan(static_cast<std::size_t>(a * cols),
+                                     static_cast<std::size_t>(cols));
+  }
   std::vector<std::int64_t> row_sums() const;
   std::vector<std::int64_t> col_sums() const;
 };
@@ -45,6 +48,12 @@ double kept_share(const Contingency& table);
 /// The three of two groupings of the same tokens.
 struct Agreement {
   double rand = 0, information = 0, kept = 0;
+
+  void visit(auto&& f) {
+    f("adjusted_rand_index", rand);
+    f("normalised_mutual_information", information);
+    f("kept_share", kept);
+  }
 };
 Agreement agreement(const Contingency& table);
 

@@ -1,41 +1,48 @@
 #include "focus/evaluation/statistics/categories.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "data/files/utf8.h"
 
 namespace focus {
 namespace {
 
-using WordSet = std::set<std::string_view>;
+struct WordList {
+  TokenCategory category;
+  std::string_view words;
+};
+constexpr std::array<WordList, 5> kFunctionWords = {{
+    {TokenCategory::determiner,
+     "a an the this that these those my your his her its our their thy some any no every each all "
+     "both few many much more most such another other either neither several which whose what"},
+    {TokenCategory::pronoun,
+     "i me mine myself you yours yourself he him himself she hers herself it itself we us ours "
+     "ourselves they them theirs themselves thou thee who whom one none someone something anyone "
+     "anything everyone everything nobody nothing somebody there"},
+    {TokenCategory::auxiliary,
+     "am is are was were be been being have has had having do does did can could shall should will "
+     "would may might must ought not cannot"},
+    {TokenCategory::preposition,
+     "of in to for with on at by from into upon about over under after before between through "
+     "against among amongst without within during towards toward across behind beyond near off out "
+     "up down along around above below beneath beside besides except round like"},
+    {TokenCategory::connective,
+     "and or but nor so yet if because although though while whilst when where whether until till "
+     "since as than unless then thus however therefore for how why"},
+}};
 
-const WordSet kDeterminers = {
-    "a",     "an",      "the",   "this",   "that",    "these",   "those", "my",    "your",
-    "his",   "her",     "its",   "our",    "their",   "thy",     "some",  "any",   "no",
-    "every", "each",    "all",   "both",   "few",     "many",    "much",  "more",  "most",
-    "such",  "another", "other", "either", "neither", "several", "which", "whose", "what"};
-const WordSet kPronouns = {
-    "i",        "me",       "mine",       "myself", "you",     "yours",    "yourself",   "he",
-    "him",      "himself",  "she",        "hers",   "herself", "it",       "itself",     "we",
-    "us",       "ours",     "ourselves",  "they",   "them",    "theirs",   "themselves", "thou",
-    "thee",     "who",      "whom",       "one",    "none",    "someone",  "something",  "anyone",
-    "anything", "everyone", "everything", "nobody", "nothing", "somebody", "there"};
-const WordSet kAuxiliaries = {"am",    "is",    "are",   "was",   "were",   "be",    "been",
-                              "being", "have",  "has",   "had",   "having", "do",    "does",
-                              "did",   "can",   "could", "shall", "should", "will",  "would",
-                              "may",   "might", "must",  "ought", "not",    "cannot"};
-const WordSet kPrepositions = {
-    "of",      "in",     "to",      "for",     "with",    "on",     "at",      "by",      "from",
-    "into",    "upon",   "about",   "over",    "under",   "after",  "before",  "between", "through",
-    "against", "among",  "amongst", "without", "within",  "during", "towards", "toward",  "across",
-    "behind",  "beyond", "near",    "off",     "out",     "up",     "down",    "along",   "around",
-    "above",   "below",  "beneath", "beside",  "besides", "except", "round",   "like"};
-const WordSet kConnectives = {"and",       "or",      "but",      "nor",    "so",    "yet",
-                              "if",        "because", "although", "though", "while", "whilst",
-                              "when",      "where",   "whether",  "until",  "till",  "since",
-                              "as",        "than",    "unless",   "then",   "thus",  "however",
-                              "therefore", "for",     "how",      "why"};
+/// Function words and their categories: a word that is in two lists has that of the first.
+std::map<std::string_view, TokenCategory> function_words() {
+  std::map<std::string_view, TokenCategory> all;
+  for (auto [category, words] : kFunctionWords)
+    while (!words.empty()) {
+      const std::string_view word = words.substr(0, words.find(' '));
+      all.emplace(word, category);
+      words.remove_prefix(std::min(word.size() + 1, words.size()));
+    }
+  return all;
+}
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -87,8 +94,7 @@ bool ends_with_letter(std::string_view text) {
 /// In lower case, without blanks around it.
 std::string folded(std::string_view text) {
   std::string lower(without_blanks(text));
-  for (char& c : lower)
-    if (is_upper(c)) c = static_cast<char>(c - 'A' + 'a');
+  for (char& c : lower) c = is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c;
   return lower;
 }
 
@@ -104,13 +110,9 @@ TokenCategory category_of(std::string_view before, std::string_view token, std::
                : TokenCategory::punctuation;
   if (goes_on(token) && ends_with_letter(before)) return TokenCategory::continuation;
   const bool whole = !ends_with_letter(token) || !starts_with_letter(after);
-  const std::string word = whole ? folded(token) : std::string();
-  // One word, one list: the first that has it.
-  if (kDeterminers.contains(word)) return TokenCategory::determiner;
-  if (kPronouns.contains(word)) return TokenCategory::pronoun;
-  if (kAuxiliaries.contains(word)) return TokenCategory::auxiliary;
-  if (kPrepositions.contains(word)) return TokenCategory::preposition;
-  if (kConnectives.contains(word)) return TokenCategory::connective;
+  static const std::map<std::string_view, TokenCategory> kWords = function_words();
+  if (const auto found = kWords.find(folded(token)); whole && found != kWords.end())
+    return found->second;
   return is_upper(text.front()) ? TokenCategory::capitalised : TokenCategory::word;
 }
 

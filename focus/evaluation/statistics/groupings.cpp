@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/base/check.h"
+#include "data/files/utf8.h"
 #include "data/tensors/tensor_source.h"
 
 namespace focus {
@@ -33,24 +34,25 @@ void note(const GroupShares& of_layer, Index head, GroupAssignments& grouping) {
 
 }  // namespace
 
-TextWindows cut_windows(std::span<const DocumentTokens> documents, Index context) {
-  check(context >= 1, "groups: windows of {} tokens are too short", context);
-  TextWindows text{.ids = {}, .windows = {0}, .documents = {0}, .names = {}};
-  for (const DocumentTokens& document : documents) {
-    if (document.ids.empty()) continue;
-    const auto size = static_cast<Index>(document.ids.size());
-    for (Index at = 0; at < size; at += context)
-      text.windows.push_back(text.tokens() + std::min(size, at + context));
-    text.ids.insert(text.ids.end(), document.ids.begin(), document.ids.end());
-    text.documents.push_back(text.tokens());
-    text.names.push_back(document.name);
+TextWindows cut_windows(std::span<const EvalText> texts, Index context) {
+  TextWindows cut;
+  for (const EvalText& text : texts) {
+    const Index most = context - text.lead(), size = static_cast<Index>(text.ids.size());
+    check(most >= 1, "groups: windows of {} tokens have no room for a token", context);
+    for (Index at = 0; at < size; at += most) {
+      if (text.window_start) cut.ids.push_back(*text.window_start);
+      cut.ids.insert(cut.ids.end(), text.ids.begin() + at,
+                     text.ids.begin() + std::min(size, at + most));
+      cut.windows.push_back(cut.tokens());
+    }
+    if (size > 0) cut.names.push_back(replace_invalid_utf8(text.name));
   }
-  return text;
+  return cut;
 }
 
 std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& focus,
                                                 const TextWindows& text,
-                                                const CollectProgress& progress) {
+                                                const ShareDone& progress) {
   const Index layers = static_cast<Index>(decoder.layers().size());
   check(layers == focus.shape().num_layers, "groups: {} layers for a decoder of {}",
         focus.shape().num_layers, layers);

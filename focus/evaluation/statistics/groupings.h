@@ -1,12 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "focus/method/focus_model.h"
+#include "focus/evaluation/evaluation.h"
 
 // The groups of the tokens of some texts.
 namespace focus {
@@ -14,9 +8,8 @@ namespace focus {
 /// Documents' tokens, one after the other, cut into windows that a model can run.
 struct TextWindows {
   std::vector<std::int32_t> ids;
-  std::vector<Index> windows;      // the first token of each, and the end
-  std::vector<Index> documents;    // the same of documents; each begins a window
-  std::vector<std::string> names;  // of the documents
+  std::vector<Index> windows = {0};  // the first token of each, and the end
+  std::vector<std::string> names;    // of the documents
 
   Index tokens() const { return static_cast<Index>(ids.size()); }
   Index num_windows() const { return static_cast<Index>(windows.size()) - 1; }
@@ -27,14 +20,10 @@ struct TextWindows {
         static_cast<std::size_t>(windows[static_cast<std::size_t>(w) + 1] - first));
   }
 };
-
-/// One document for cut_windows().
-struct DocumentTokens {
-  std::string name;
-  std::span<const std::int32_t> ids;
-};
-/// Windows of `context` tokens, the last one of a document what is left; none crosses documents.
-TextWindows cut_windows(std::span<const DocumentTokens> documents, Index context);
+/// Windows of `context` tokens, what the text has before each window among them; the last one of a
+/// text is what is left, and none crosses texts. Throws std::invalid_argument where a window has no
+/// room for a token.
+TextWindows cut_windows(std::span<const EvalText> texts, Index context);
 
 /// One grouping of all tokens: a layer's, or where keys are grouped that of one key head in it.
 struct GroupAssignments {
@@ -47,9 +36,6 @@ struct GroupAssignments {
   Index tokens() const { return static_cast<Index>(group_of_token.size()); }
 };
 
-/// Share of the windows done, 0 to 1.
-using CollectProgress = std::function<void(double)>;
-
 /// Runs the decoder over the windows, with whatever attention it has, and notes for each layer the
 /// groups of `focus`, which need not be attached: groups of tokens with the balance of focus.mode,
 /// a token's shares g; groups of keys with softmax(z / tau) as shares. The groupings of a layer
@@ -57,6 +43,6 @@ using CollectProgress = std::function<void(double)>;
 /// where the layers do not fit.
 std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& focus,
                                                 const TextWindows& text,
-                                                const CollectProgress& progress = {});
+                                                const ShareDone& progress = {});
 
 }  // namespace focus

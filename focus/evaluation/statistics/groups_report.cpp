@@ -1,11 +1,8 @@
 #include "focus/evaluation/statistics/groups_report.h"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 
 #include "autograd/base/check.h"
-#include "data/files/utf8.h"
 
 namespace focus {
 namespace {
@@ -50,63 +47,56 @@ Agreement mean_agreement(std::span<const GroupAssignments> a, std::span<const Gr
   return mean_of(all);
 }
 
-std::vector<Agreement> between_layers(std::span<const GroupAssignments> groupings, Index layers) {
+GroupsReport::BetweenLayers between_layers(std::span<const GroupAssignments> groupings,
+                                           Index layers) {
   const Index heads = heads_of(groupings);
-  std::vector<Agreement> between(static_cast<std::size_t>(layers * layers));
-  for (Index a = 0; a < layers; ++a)
-    for (Index b = a; b < layers; ++b) {
+  const auto n = static_cast<std::size_t>(layers);
+  const std::vector<std::vector<double>> matrix(n, std::vector<double>(n));
+  GroupsReport::BetweenLayers between{matrix, matrix};
+  for (std::size_t a = 0; a < n; ++a)
+    for (std::size_t b = a; b < n; ++b) {
       const Heads which = a != b ? Heads::all : heads > 1 ? Heads::other : Heads::same;
       const Agreement of_pair =
-          mean_agreement(layer_of(groupings, a, heads), layer_of(groupings, b, heads), which);
-      between[static_cast<std::size_t>(a * layers + b)] = of_pair;
-      between[static_cast<std::size_t>(b * layers + a)] = of_pair;
+          mean_agreement(layer_of(groupings, static_cast<Index>(a), heads),
+                         layer_of(groupings, static_cast<Index>(b), heads), which);
+      between.rand[a][b] = between.rand[b][a] = of_pair.rand;
+      between.information[a][b] = between.information[b][a] = of_pair.information;
     }
   return between;
 }
 
-GroupingDetails details_of(const GroupAssignments& grouping, const GroupsReport& report) {
-  GroupingDetails details{
-      .sizes = group_sizes(grouping),
-      .confidence = group_confidence(grouping),
-      .typical = typical_tokens(report.text.ids, grouping, kLeastCount, kTypical),
-      .purity = purity(grouping, report.categories)};
-  const auto tokens = static_cast<double>(grouping.tokens());
-  const auto [least, most] = std::ranges::minmax(details.sizes);
-  details.smallest = static_cast<double>(least) / tokens;
-  details.largest = static_cast<double>(most) / tokens;
-  if (grouping.groups > 1)
-    details.size_entropy =
-        entropy_of_counts(details.sizes) / std::log(static_cast<double>(grouping.groups));
-  for (const float c : grouping.confidence)
-    details.mean_confidence += static_cast<double>(c) / tokens;
-  return details;
-}
-
-/// Sets the vocabulary and the category of each token.
-void read_tokens(const Tokenizer& tokenizer, GroupsReport& report) {
+/// What the text's ids read as, and the category of each token.
+TextTokens read_tokens(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+  TextTokens tokens;
   std::vector<std::string> texts;
   std::vector<bool> special;
-  for (const std::int32_t id : report.text.ids) {
-    const auto [at, is_new] = report.vocabulary.try_emplace(id);
+  for (const std::int32_t id : ids) {
+    const auto [at, is_new] = tokens.vocabulary.try_emplace(id);
     if (is_new) at->second = token_text(tokenizer, id);
     texts.push_back(at->second);
     special.push_back(tokenizer.is_special(id));
   }
-  report.categories = categorise(texts, special);
+  tokens.categories = categorise(texts, special);
+  return tokens;
 }
 
 /// In the middle of the text's longest window, where there is context before it.
-void choose_passage(GroupsReport& report, Index tokens) {
+GroupsReport::Passage choose_passage(const GroupsReport& report, const TextTokens& tokens) {
   const TextWindows& text = report.text;
-  Index best = 0, longest = 0;
-  for (Index w = 0; w < text.num_windows(); ++w)
-    if (const auto size = static_cast<Index>(text.window(w).size()); size > longest) {
-      longest = size;
-      best = w;
-    }
-  const Index begin = text.windows[static_cast<std::size_t>(best)];
-  report.passage_first = begin + std::max<Index>(0, longest - tokens) / 2;
-  report.passage_end = std::min(begin + longest, report.passage_first + tokens);
+  const auto size = [&](Index w) { return std::ssize(text.window(w)); };
+  Index best = 0;
+  for (Index w = 1; w < text.num_windows(); ++w)
+    if (size(w) > size(best)) best = w;
+  const Index begin = text.windows[static_cast<std::size_t>(best)], end = begin + size(best);
+  GroupsReport::Passage passage{.first = begin + std::max<Index>(0, size(best) - kPassage) / 2};
+  for (Index t = passage.first; t < std::min(end, passage.first + kPassage); ++t) {
+    const auto at = static_cast<std::size_t>(t);
+    auto& token = passage.tokens.emplace_back();
+    token.text = tokens.vocabulary.at(text.ids[at]);
+    for (const GroupAssignments& grouping : report.groupings)
+      token.groups.push_back(grouping.group_of_token[at]);
+  }
+  return passage;
 }
 
 const FocusModel& require_groups(const LoadedModel& model) {
@@ -118,31 +108,13 @@ const FocusModel& require_groups(const LoadedModel& model) {
   return *model.focus();
 }
 
-/// The ids of a text, what is put before each window among them.
-std::vector<std::int32_t> with_starts(const EvalText& text, Index context) {
-  if (!text.window_start) return text.ids;
-  check(context >= 2, "groups: windows of {} tokens have no room for a special token before them",
-        context);
-  std::vector<std::int32_t> ids;
-  for (std::size_t i = 0; i < text.ids.size(); ++i) {
-    if (i % static_cast<std::size_t>(context - 1) == 0) ids.push_back(*text.window_start);
-    ids.push_back(text.ids[i]);
-  }
-  return ids;
-}
-
 }  // namespace
 
 Agreement LayerAgreement::mean() const { return mean_of(layers); }
 
 TextWindows windows_for(const LoadedModel& model, std::span<const EvalText> texts, Index context) {
   require_groups(model);
-  std::vector<std::vector<std::int32_t>> ids;  // documents look into them
-  for (const EvalText& text : texts) ids.push_back(with_starts(text, context));
-  std::vector<DocumentTokens> documents;
-  for (std::size_t i = 0; i < texts.size(); ++i)
-    documents.push_back({replace_invalid_utf8(texts[i].name), ids[i]});
-  TextWindows windows = cut_windows(documents, context);
+  TextWindows windows = cut_windows(texts, context);
   if (windows.tokens() < context)
     fail("{}: {} tokens, fewer than the {} of a window; give a longer text, or a smaller --context",
          texts.empty() ? "the texts" : texts.front().name, windows.tokens(), context);
@@ -150,7 +122,7 @@ TextWindows windows_for(const LoadedModel& model, std::span<const EvalText> text
 }
 
 GroupsReport describe_groups(LoadedModel& model, const TextWindows& text, Index context,
-                             const CollectProgress& progress) {
+                             const ShareDone& progress) {
   const FocusModel& focus = require_groups(model);
   const Tokenizer& tokenizer = model.require_tokenizer();
   GroupsReport report{.model = model.where,
@@ -163,14 +135,16 @@ GroupsReport describe_groups(LoadedModel& model, const TextWindows& text, Index 
                       .groups = focus.config().num_groups,
                       .local_window = focus.config().local_window,
                       .text = text};
-  read_tokens(tokenizer, report);
-  choose_passage(report, kPassage);
   const ActiveAttention active(model, own_attention(model));
   report.attention = active.title();
-  report.groupings = collect_groupings(*model.decoder, *model.focus(), report.text, progress);
-  for (const GroupAssignments& grouping : report.groupings)
-    report.details.push_back(details_of(grouping, report));
+  report.groupings = collect_groupings(*model.decoder, *model.focus(), text, progress);
+  const TextTokens tokens = read_tokens(tokenizer, text.ids);
+  for (const GroupAssignments& grouping : report.groupings) {
+    report.details.push_back(describe_grouping(grouping, text.ids, tokens, kLeastCount, kTypical));
+    if (report.per_head) report.details.back().head = grouping.head;
+  }
   report.between = between_layers(report.groupings, report.layers);
+  report.passage = choose_passage(report, tokens);
   return report;
 }
 

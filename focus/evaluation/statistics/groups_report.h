@@ -1,55 +1,91 @@
 #pragma once
 
-#include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "focus/evaluation/evaluation.h"
 #include "focus/evaluation/statistics/agreement.h"
 #include "focus/evaluation/statistics/statistics.h"
 
 // What `focus groups` finds out.
 namespace focus {
 
-/// What is known of one grouping; vectors are [groups].
-struct GroupingDetails {
-  std::vector<std::int64_t> sizes;
-  std::vector<double> confidence;
-  std::vector<TypicalTokens> typical;
-  Purity purity;
-  // Shares of the largest and the smallest group; the entropy of the sizes over log K, which is 1
-  // where all are of the same size; confidence over all tokens.
-  double largest = 0, smallest = 0, size_entropy = 0, mean_confidence = 0;
-};
-
 /// Agreement of two lots of groupings, layer by layer; with several heads in a layer the mean over
 /// them.
 struct LayerAgreement {
   std::string first, second;  // what they are of
   std::vector<Agreement> layers;
+
   Agreement mean() const;
+  void visit(auto&& f) {
+    f("first", first);
+    f("second", second);
+    f("mean", mean());
+    f("layers", layers);
+  }
 };
 
 struct GroupsReport {
+  /// [layers, layers]; of a layer with itself between heads.
+  struct BetweenLayers {
+    std::vector<std::vector<double>> rand, information;
+
+    void visit(auto&& f) {
+      f("adjusted_rand_index", rand);
+      f("normalised_mutual_information", information);
+    }
+  };
+  /// Some consecutive tokens of the text, from `first` on.
+  struct Passage {
+    struct Token {
+      std::string text;
+      std::vector<int> groups;  // in each grouping
+
+      void visit(auto&& f) {
+        f("text", text);
+        f("groups", groups);
+      }
+    };
+    Index first = 0;
+    std::vector<Token> tokens = {};
+
+    void visit(auto&& f) {
+      f("first", first);
+      f("tokens", tokens);
+    }
+  };
   std::string model = {}, adapter = {}, attention = {};
   std::string grouping = {};   // tokens, keys, ...
   bool per_head = false;       // each key head has groups of its own
   std::string tokenizer = {};  // its fingerprint
   Index context = 0, layers = 0, heads = 0, groups = 0, local_window = 0;
   TextWindows text = {};
-  std::map<std::int32_t, std::string> vocabulary = {};  // what the text's ids read as
-  std::vector<TokenCategory> categories = {};           // of text.ids
-  std::vector<GroupAssignments> groupings = {};         // [layers, heads]
-  std::vector<GroupingDetails> details = {};            // the same
-  std::vector<Agreement> between = {};  // [layers, layers]; of a layer with itself between heads
+  std::vector<GroupAssignments> groupings = {};  // [layers, heads]
+  std::vector<GroupingDetails> details = {};     // the same
+  BetweenLayers between = {};
   std::optional<LayerAgreement> against = {};
   std::vector<LayerAgreement> checkpoints = {};  // of each with the one before
-  Index passage_first = 0, passage_end = 0;
+  Passage passage = {};
 
-  const std::string& text_at(Index token) const {
-    return vocabulary.at(text.ids[static_cast<std::size_t>(token)]);
+  /// What groups.json holds.
+  void visit(auto&& f) {
+    f("model", model);
+    f("adapter", adapter);
+    f("grouping", grouping);
+    f("attention", attention);
+    f("context", context);
+    f("documents", text.names);
+    f("tokens", text.tokens());
+    f("layers", layers);
+    f("heads", heads);
+    f("num_groups", groups);
+    f("local_window", local_window);
+    f("category_names", enum_names(TokenCategory{}));
+    f("between_layers", between);
+    f("against", against);
+    f("checkpoints", checkpoints);
+    f("groupings", details);
+    f("passage", passage);
   }
 };
 
@@ -59,13 +95,33 @@ TextWindows windows_for(const LoadedModel& model, std::span<const EvalText> text
 
 /// Runs the texts through the model and describes its groups.
 GroupsReport describe_groups(LoadedModel& model, const TextWindows& text, Index context,
-                             const CollectProgress& progress = {});
+                             const ShareDone& progress = {});
 
 /// Layer by layer, the mean over heads: where both have as many head by head, else each with each.
 /// Throws std::invalid_argument where the layers are not as many.
 LayerAgreement layer_agreement(std::span<const GroupAssignments> a,
                                std::span<const GroupAssignments> b);
 
-nlohmann::ordered_json groups_to_json(const GroupsReport& report);
+// Groups of other adapters, models and checkpoints in the tokens of a report.
+
+/// What is loaded where another adapter is put onto a base.
+struct BasePlace {
+  std::string base, tokenizer;
+  Precision precision = Precision::float32;
+};
+
+/// Refuses, with one line, what has no groups for `model`'s layers, and an adapter of another base;
+/// runs nothing. `path`: an adapter, a model, or a checkpoint of one of these.
+void check_other_groups(const LoadedModel& model, const std::string& path);
+
+/// The groups of an adapter on that base, or of a model, in the same tokens. Throws
+/// std::runtime_error, one line, as check_other_groups() does, and for another tokenizer.
+std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std::string& path,
+                                              const GroupsReport& report,
+                                              const ShareDone& progress = {});
+
+/// Checkpoints in their order: a run's folder means all its checkpoints. Throws where there is
+/// just one, or none of what is named.
+std::vector<std::string> expand_checkpoints(const std::vector<std::string>& paths);
 
 }  // namespace focus

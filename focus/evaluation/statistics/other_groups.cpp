@@ -1,11 +1,10 @@
-#include "focus/evaluation/statistics/other_groups.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <optional>
 
 #include "autograd/base/check.h"
 #include "data/gguf/gguf.h"
+#include "focus/evaluation/statistics/groups_report.h"
 
 namespace focus {
 namespace {
@@ -43,7 +42,7 @@ void check_other_groups(const LoadedModel& model, const std::string& path) {
 
 std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std::string& path,
                                               const GroupsReport& report,
-                                              const CollectProgress& progress) {
+                                              const ShareDone& progress) {
   LoadedModel other = load_other(place, path);
   check_other_groups(other, path);
   if (other.require_tokenizer().fingerprint() != report.tokenizer)

@@ -48,7 +48,7 @@ EvaluationFile everything() {
 
 std::string page_of(const EvaluationFile& eval) {
   HtmlReport report("t");
-  add_evaluation(report, eval, "here");
+  add_evaluation(report, eval);
   return report.html();
 }
 
@@ -76,21 +76,23 @@ TEST(RowTable, LeavesOutColumnsWithoutAValue) {
 }
 
 TEST(EvaluationPage, JoinsWhatIsOfTheSameTokens) {
-  EvaluationFile more = everything(), other = everything(), apart = everything();
+  EvaluationFile first = everything(), more = everything(), other = everything(),
+                 apart = everything();
+  first.where = "a";
+  other.where = "c";
   more.texts->rows.push_back(row("summary m=2", AttentionKind::summary, 2.05));
   more.texts->far->rows.push_back({{.name = "summary m=2"}, {1, 1, 0.5, 0.5}});
   more.recall->rows.push_back(answers("summary m=2", 1, 0.8));
   other.texts->context = 32;
   apart.texts->rows[1].perplexity = 2.6;  // another attention of the same name
-  const auto joined =
-      joined_evaluations({{"a", everything()}, {"b", more}, {"c", other}, {"d", apart}, {"e", {}}});
+  const auto joined = joined_evaluations({first, more, other, apart, {}});
   ASSERT_EQ(joined.size(), 4U);
-  EXPECT_EQ(joined[0].figures.texts->rows.size(), 3U);
-  EXPECT_EQ(joined[0].figures.texts->far->rows.size(), 4U);
-  EXPECT_EQ(joined[0].figures.recall->rows.size(), 3U);
+  EXPECT_EQ(joined[0].texts->rows.size(), 3U);
+  EXPECT_EQ(joined[0].texts->far->rows.size(), 4U);
+  EXPECT_EQ(joined[0].recall->rows.size(), 3U);
   EXPECT_EQ(joined[0].where, "a");
   EXPECT_EQ(joined[1].where, "c");
-  EXPECT_EQ(joined[1].figures.texts->rows.size(), 2U);
+  EXPECT_EQ(joined[1].texts->rows.size(), 2U);
 }
 
 TEST(EvaluationPage, HoldsTablesAndCharts) {

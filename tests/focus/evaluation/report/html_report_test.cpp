@@ -46,7 +46,10 @@ HtmlReport full_report() {
   report.table({.caption = "t",
                 .header = {"model", "loss", "note"},
                 .rows = {{"dense", "3.5", "3 layers"}, {"<focus>", "-", ""}}});
-  report.shares_table("shares", {"group", "a"}, {{"<0>", {0.25}}, {"1", {1.5}}}, 1, 100);
+  report.table({.caption = "shares",
+                .header = {"group", "a"},
+                .rows = {{"<0>", "25.0"}, {"1", "150.0"}},
+                .whole = 100});
   Series noisy{.name = "noisy"};
   for (int i = 0; i < 5000; ++i) noisy.points.push_back({1.0 * i, 3 + std::sin(i)});
   report.figure(
@@ -203,6 +206,12 @@ TEST(Charts, LogarithmicXLeavesOutWhatIsNotPositiveAndSpacesByRatio) {
   const std::vector<double> xs = path({{-1, 1}, {0, 1}, {10, 1}, {100, 2}, {1000, 3}});
   ASSERT_EQ(xs.size(), 3u);
   EXPECT_NEAR(xs[1] - xs[0], xs[2] - xs[1], 0.2);
+}
+
+TEST(Charts, ALineGoesFromLeftToRight) {
+  const std::string svg =
+      line_chart({.series = {{.name = "s", .points = {{3, 1}, {1, 2}, {2, 3}}}}});
+  EXPECT_EQ(svg, line_chart({.series = {{.name = "s", .points = {{1, 2}, {2, 3}, {3, 1}}}}}));
 }
 
 TEST(Ticks, AreRoundAndInside) {

@@ -35,9 +35,9 @@ struct TinyText {
         focus(config, FocusShape::of(decoder.config()), rng),
         ids(random_ids(61, 37, 2)) {
     focus.attach(decoder);
-    const std::vector<DocumentTokens> documents = {{"a", std::span(ids).first(30)},
-                                                   {"b", std::span(ids).subspan(30)}};
-    text = cut_windows(documents, kContext);
+    text = cut_windows(std::vector<EvalText>{{"a", {ids.begin(), ids.begin() + 30}},
+                                             {"b", {ids.begin() + 30, ids.end()}}},
+                       kContext);
   }
   Decoder decoder;
   Rng rng;
@@ -49,11 +49,18 @@ struct TinyText {
 TEST(Groupings, WindowsDoNotCrossDocuments) {
   const TinyText tiny(tiny_focus());
   EXPECT_EQ(tiny.text.windows, (std::vector<Index>{0, 24, 30, 54, 61}));
-  EXPECT_EQ(tiny.text.documents, (std::vector<Index>{0, 30, 61}));
+  EXPECT_EQ(tiny.text.names, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(tiny.text.ids, tiny.ids);
   EXPECT_EQ(tiny.text.window(3).size(), 7u);
   EXPECT_EQ(tiny.text.window(3).front(), tiny.ids[54]);
-  EXPECT_THROW(cut_windows({}, 0), std::invalid_argument);
+}
+
+TEST(Groupings, ATokenBeforeEachWindowIsOneOfIt) {
+  const EvalText text{.name = "a", .ids = {1, 2, 3, 4, 5}, .window_start = 9};
+  const TextWindows cut = cut_windows(std::vector{text}, 3);
+  EXPECT_EQ(cut.ids, (std::vector<std::int32_t>{9, 1, 2, 9, 3, 4, 9, 5}));
+  EXPECT_EQ(cut.windows, (std::vector<Index>{0, 3, 6, 8}));
+  EXPECT_THROW(cut_windows(std::vector{text}, 1), std::invalid_argument);
 }
 
 TEST(Groupings, OfHiddenStatesAreThoseThatAttentionHas) {
