@@ -140,9 +140,10 @@ std::string cell(double seconds) {
 void print_steps(const MeasuredSteps& m) {
   const RunConfig& config = m.session.config();
   const ModelConfig& model = m.model();
-  const std::string balance = m.mode.kind == AttentionKind::dense
+  const AttentionSpec mode = m.mode();
+  const std::string balance = mode.kind == AttentionKind::dense
                                   ? ""
-                                  : fmt::format(", {} balance", value_text(*m.mode.balance));
+                                  : fmt::format(", {} balance", value_text(*mode.balance));
   fmt::print("{}\n", this_machine().line());
   fmt::print(
       "{}{}: {} layers, hidden size {}, {} heads, vocabulary of {}; {} parameters, {} trainable\n",
@@ -151,12 +152,12 @@ void print_steps(const MeasuredSteps& m) {
       format_count(static_cast<double>(m.session.count_all())),
       format_count(static_cast<double>(m.session.count_trainable())));
   fmt::print("{}, attention {}{}; {} x {} x {} tokens (batch, accumulate, context)\n\n",
-             value_text(config.method), m.mode.name(), balance, config.data.batch,
+             value_text(config.method), mode.name(), balance, config.data.batch,
              config.data.gradient_accumulation_steps, config.data.context);
-  fmt::print("ms per step      min {:.2f}  median {:.2f}  of {}\n", 1e3 * m.speed.fastest,
-             1e3 * m.speed.median, m.speed.seconds.size());
-  fmt::print("tokens/s         best {:.1f}  median {:.1f}\n", m.tokens() / m.speed.fastest,
-             m.tokens() / m.speed.median);
+  fmt::print("ms per step      min {:.2f}  median {:.2f}  of {}\n", 1e3 * m.fastest(),
+             1e3 * median(m.seconds), m.seconds.size());
+  fmt::print("tokens/s         best {:.1f}  median {:.1f}\n", m.tokens() / m.fastest(),
+             m.tokens() / median(m.seconds));
   fmt::print("GFLOP/s          {:.1f}, {:.1f} % of the measured peak of {:.1f}\n", m.gflops(),
              100 * m.gflops() / m.peak_gflops, m.peak_gflops);
   fmt::print("memory           {} resident at peak, {} in tensors at peak\n\n",
@@ -164,9 +165,9 @@ void print_steps(const MeasuredSteps& m) {
              format_bytes(static_cast<double>(pool_stats().peak)));
   fmt::print("{:<20} {:>11} {:>12} {:>10} {:>7}\n", "phase (fastest)", "forward ms", "backward ms",
              "all ms", "share");
-  for (const PhaseTime& phase : m.phases)
+  for (const PhaseTime& phase : m.phases())
     fmt::print("{:<20} {:>11} {:>12} {:>10} {:>6.1f}%\n", phase.name, cell(phase.forward),
-               cell(phase.backward), cell(phase.total()), 100 * phase.total() / m.speed.fastest);
+               cell(phase.backward), cell(phase.total()), 100 * phase.total() / m.fastest());
   fmt::print("\nthe loss computes its gradient in its forward pass\n");
 }
 
@@ -195,8 +196,7 @@ int time_training(Arguments arguments) {
   RunConfig& config = o.config;
   if (!o.shape.empty()) {
     const NamedShape& shape = find_shape(o.shape);
-    config.model = shape.model;
-    config.data.context = shape.context;
+    read_config_text(shape.config, o.shape, {}, config);
     if (app.count("--vocab-size") == 0) o.vocab_size = shape.vocab_size;
   }
   read_config_arguments(app, config_file, config);
@@ -218,10 +218,8 @@ int time_training(Arguments arguments) {
     else
       spdlog::info("{}/{}  {:.3f} s", step_number, o.repeats, seconds);
   };
-  const MeasuredSteps measured{.session = session,
-                               .speed = time_steps(session, o.repeats, report),
-                               .shape = o.shape,
-                               .peak_gflops = peak};
+  MeasuredSteps measured{.session = session, .shape = o.shape, .peak_gflops = peak};
+  time_steps(measured, o.repeats, report);
   print_steps(measured);
   auto figures = nlohmann::ordered_json{{"machine", machine_json()}};
   figures.update(to_json(measured));

@@ -23,14 +23,6 @@ Tensor random_tensor(const Shape& shape, Rng& rng) {
   return tensor;
 }
 
-double largest_group_share(std::span<const std::uint64_t> sets, int groups) {
-  std::int64_t largest = 0;
-  for (int k = 0; k < groups; ++k)
-    largest = std::max<std::int64_t>(
-        largest, std::ranges::count_if(sets, [k](std::uint64_t set) { return set >> k & 1; }));
-  return static_cast<double>(largest) / static_cast<double>(sets.size());
-}
-
 /// Groups of random keys, fitted as for a model.
 KeyGroups fitted_groups(const Tensor& k, int num_groups, Rng& rng) {
   constexpr Index kMostKeys = 16384;
@@ -52,7 +44,7 @@ void time_run(RunTimes& times, F&& run) {
   const double start = now();
   run();
   const double seconds = now() - start;
-  if (times.seconds.empty() || seconds < times.fastest()) times.phases = profile.entries();
+  if (!(seconds >= times.fastest())) times.phases = profile.entries();
   times.seconds.push_back(seconds);
   times.peak_bytes = std::max(times.peak_bytes, pool_stats().peak - before);
 }
@@ -72,15 +64,10 @@ void AttentionSpeedOptions::validate() const {
   check(top_k <= num_groups, "hard:{1}: a token keeps 1 to {0} groups", num_groups, top_k);
 }
 
-double RunTimes::fastest() const { return *std::ranges::min_element(seconds); }
+double RunTimes::fastest() const { return seconds.empty() ? NAN : std::ranges::min(seconds); }
 
 double AttentionSpeed::ideal_speedup() const {
   return static_cast<double>(pairs.all) / static_cast<double>(pairs.attended);
-}
-double AttentionSpeed::speedup() const { return dense ? dense->fastest() / focus.fastest() : NAN; }
-double AttentionSpeed::speedup_with_routing() const {
-  if (!dense || routing.seconds.empty()) return NAN;
-  return dense->fastest() / (focus.fastest() + routing.fastest());
 }
 
 namespace {
@@ -139,17 +126,25 @@ class Measurement {
     });
   }
 
-  void describe(AttentionSpeed& speed) const {
-    if (!o_.summary) {
-      speed.pairs = count_pairs(sets_, length_, o_.local_window, 0);
-      speed.largest_group = largest_group_share(sets_, o_.num_groups);
-      return;
-    }
-    speed.pairs = count_pairs({}, length_, o_.summary->local_window, 0);
-    speed.pairs.attended = (summary_.pairs.at(0) + o_.heads / 2) / o_.heads;
+  /// Says which pairs were attended, in which groups.
+  void describe(AttentionSpeed& speed) {
     GroupStatistics groups;
-    groups.add_sizes(group_ids_.ids, group_ids_.heads, o_.num_groups);
+    if (o_.summary) {
+      speed.pairs = count_pairs({}, length_, o_.summary->local_window, 0);
+      speed.pairs.attended = (summary_.pairs.at(0) + o_.heads / 2) / o_.heads;
+      groups.add_sizes(group_ids_.ids, group_ids_.heads, o_.num_groups);
+    } else {
+      speed.pairs = count_pairs(sets_, length_, o_.local_window, 0);
+      groups.tokens = length_;
+      groups.sizes.resize(static_cast<std::size_t>(o_.num_groups));
+      for (const std::uint64_t set : sets_)
+        for (std::size_t g = 0; g < groups.sizes.size(); ++g) groups.sizes[g] += set >> g & 1;
+      speed.sets = std::move(sets_);
+    }
     speed.largest_group = groups.dominance();
+    const double all = static_cast<double>(speed.pairs.all) * speed.flops_per_pair;
+    speed.dense.flops = speed.soft.flops = all;
+    speed.focus.flops = all / speed.ideal_speedup();
   }
 
  private:
@@ -197,8 +192,6 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
   report("random inputs");
   Measurement measured(o, length);
   const bool dense_too = o.dense_up_to == 0 || length <= o.dense_up_to;
-  if (dense_too) speed.dense.emplace();
-  if (dense_too && o.soft) speed.soft.emplace();
   double spent = 0;
   for (std::size_t round = 0; round < static_cast<std::size_t>(o.repeats) ||
                               (spent < kLeastSeconds && round < kMostRounds);
@@ -208,14 +201,14 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
       time_run(times, run);
       spent += times.seconds.back();
     };
-    if (dense_too) timed(*speed.dense, "full attention", [&] { measured.dense(); });
+    if (dense_too) timed(speed.dense, "full attention", [&] { measured.dense(); });
     if (o.summary) {
       timed(speed.focus, "Focus", [&] { measured.summary(); });
       continue;
     }
     timed(speed.routing, "routing", [&] { measured.find_groups(); });
     timed(speed.focus, "Focus", [&] { measured.hard(); });
-    if (speed.soft) timed(*speed.soft, "soft attention", [&] { measured.soft(); });
+    if (dense_too && o.soft) timed(speed.soft, "soft attention", [&] { measured.soft(); });
   }
   measured.describe(speed);
   return speed;

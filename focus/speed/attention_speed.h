@@ -61,30 +61,33 @@ struct AttentionSpeedOptions {
   std::string text() const;
 };
 
-/// The timed runs of one thing.
+/// The timed runs of one thing; without any it was left out.
 struct RunTimes {
-  std::vector<double> seconds;
-  std::size_t peak_bytes = 0;          // of tensors, beyond those that existed before
-  std::vector<Profile::Entry> phases;  // of the fastest
+  std::vector<double> seconds = {};
+  std::size_t peak_bytes = 0;               // of tensors, beyond those that existed before
+  std::vector<Profile::Entry> phases = {};  // of the fastest
+  double flops = 0;                         // of one run; 0: not counted
 
-  /// Needs at least one run.
+  /// NaN without a run, as gflops() is.
   double fastest() const;
+  double gflops() const { return flops / fastest() / 1e9; }
 };
 
 struct AttentionSpeed {
   Index length = 0;
-  PairCounts pairs;
-  double largest_group = 0;  // share of the tokens; balanced: top_k / num_groups
-  RunTimes focus, routing;
-  std::optional<RunTimes> dense, soft;  // unset if they were not run
-  double flops_per_pair = 0;            // of all heads
+  PairCounts pairs = {};
+  std::vector<std::uint64_t> sets = {};  // the groups of each token, a mask; of hard attention
+  double largest_group = 0;              // share of the tokens; balanced: top_k / num_groups
+  RunTimes focus = {}, routing = {}, dense = {}, soft = {};
+  double flops_per_pair = 0;  // of all heads
 
   double ideal_speedup() const;
   /// Relative to full attention, by the fastest runs; NaN if that was not run.
-  double speedup() const;
+  double speedup() const { return dense.fastest() / focus.fastest(); }
   /// The same with the time of routing added to Focus's; NaN also if nothing was routed.
-  double speedup_with_routing() const;
-  double gflops(const RunTimes& times, std::int64_t num_pairs) const;
+  double speedup_with_routing() const {
+    return dense.fastest() / (focus.fastest() + routing.fastest());
+  }
 };
 /// Runs that were left out and numbers that are not finite are null.
 nlohmann::ordered_json to_json(const AttentionSpeed& row);

@@ -1,48 +1,66 @@
-#include <fmt/format.h>
+#include <cmath>
+#include <nlohmann/json.hpp>
 
-#include <algorithm>
-
+#include "autograd/base/check.h"
 #include "autograd/base/memory.h"
 #include "autograd/machine.h"
+#include "autograd/simd/bf16_kernels.h"
 #include "data/text/format.h"
+#include "focus/evaluation/attention_spec.h"
 #include "focus/evaluation/report/table.h"
 #include "focus/speed/attention_speed.h"
 
+// Reads a measurement's attention specs and writes its figures.
 namespace focus {
 namespace {
 
-double phase_seconds(const RunTimes& times, std::string_view name) {
-  const auto found = std::ranges::find(times.phases, name, &Profile::Entry::name);
-  return found == times.phases.end() ? 0 : found->seconds;
+using Json = nlohmann::ordered_json;
+
+/// Unspecified fields have the defaults of FocusConfig.
+SummarySettings summary_options(const AttentionSpec& spec, const AttentionSpeedOptions& options) {
+  FocusConfig config;
+  config.grouping.name = "keys";
+  config.num_groups = options.num_groups;
+  config.local_window = options.local_window;
+  return spec.or_from(config).summary_of(0);
+}
+
+/// Runs that were left out are null.
+Json times_json(const RunTimes& times) {
+  if (times.seconds.empty()) return {};
+  Json phases = Json::array();
+  for (const Profile::Entry& entry : times.phases)
+    phases.push_back({{"name", entry.name}, {"seconds", entry.seconds}});
+  Json json = {{"seconds", times.seconds},
+               {"seconds_min", times.fastest()},
+               {"seconds_median", median(times.seconds)},
+               {"peak_tensor_bytes", times.peak_bytes},
+               {"phases", phases}};
+  if (times.flops > 0) json["gflops"] = times.gflops();
+  return json;
 }
 
 std::string milliseconds(double seconds) {
   return number_text(1e3 * seconds, seconds < 0.1 ? 3 : 1);
 }
 
-std::string memory_text(std::size_t bytes) { return format_bytes(static_cast<double>(bytes)); }
-
-using Cells = std::vector<std::string>;
-
-void append(Cells& cells, const Cells& more) {
-  cells.insert(cells.end(), more.begin(), more.end());
+std::string memory_text(const RunTimes& times) {
+  return times.seconds.empty() ? "-" : format_bytes(static_cast<double>(times.peak_bytes));
 }
 
 Table times_table(bool soft, const std::vector<AttentionSpeed>& rows) {
   Table table{.caption = "Time per attention call, ms",
               .header = {"tokens", "full", "median", "GFLOP/s", "Focus", "median", "GFLOP/s"}};
-  if (soft) append(table.header, {"soft", "median", "GFLOP/s"});
+  if (soft) table.header.insert(table.header.end(), {"soft", "median", "GFLOP/s"});
   for (const AttentionSpeed& row : rows) {
-    const auto run = [&](const std::optional<RunTimes>& times, std::int64_t pairs) {
-      if (!times) return Cells{"-", "-", "-"};
-      return Cells{milliseconds(times->fastest()), milliseconds(median(times->seconds)),
-                   number_text(row.gflops(*times, pairs), 1)};
-    };
-    Cells cells = {fmt::format("{}", row.length)};
-    append(cells, run(row.dense, row.pairs.all));
-    append(cells, run(row.focus, row.pairs.attended));
-    if (soft) append(cells, run(row.soft, row.pairs.all));
-    table.rows.push_back(std::move(cells));
+    auto& cells = table.rows.emplace_back(std::vector{fmt::format("{}", row.length)});
+    for (const RunTimes* times : {&row.dense, &row.focus, &row.soft}) {
+      if (times == &row.soft && !soft) continue;
+      const double middle = times->seconds.empty() ? NAN : median(times->seconds);
+      for (const std::string& cell :
+           {milliseconds(times->fastest()), milliseconds(middle), number_text(times->gflops(), 1)})
+        cells.push_back(cell);
+    }
   }
   return table;
 }
@@ -60,49 +78,99 @@ Table speedups_table(const std::vector<AttentionSpeed>& rows) {
   return table;
 }
 
-Table phases_table(bool backward, bool summary, const std::vector<AttentionSpeed>& rows) {
-  const std::vector<const char*> phases =
-      summary
-          ? std::vector{"groups", "sums", "local and summary tokens", "selected groups", "merge"}
-          : std::vector{"sort", "local band", "grouped attention", "merge"};
-  std::vector<const char*> back;
-  if (backward)
-    back = summary ? std::vector{"local tiles, backward", "selected groups, backward",
-                                 "summary tokens, backward"}
-                   : std::vector{"sparse_attention backward"};
+/// A column for each phase that a row has.
+Table phases_table(const std::vector<AttentionSpeed>& rows) {
   Table table{
       .caption =
           "Phases of Focus attention's fastest run, ms, and memory in addition to the inputs",
-      .header = {"tokens"}};
-  if (!summary) table.header.emplace_back("routing");
-  append(table.header, {phases.begin(), phases.end()});
-  if (summary)
-    append(table.header, {back.begin(), back.end()});
-  else if (backward)
-    table.header.emplace_back("backward");
-  append(table.header, {"full, memory", "Focus, memory"});
+      .header = {"tokens", "routing"}};
+  for (const AttentionSpeed& row : rows)
+    for (const Profile::Entry& phase : row.focus.phases)
+      if (std::ranges::find(table.header, phase.name) == table.header.end())
+        table.header.push_back(phase.name);
+  const std::size_t phases = table.header.size();
+  table.header.insert(table.header.end(), {"full, memory", "Focus, memory"});
   for (const AttentionSpeed& row : rows) {
-    Cells cells = {fmt::format("{}", row.length)};
-    if (!summary)
-      cells.push_back(row.routing.seconds.empty() ? "-" : milliseconds(row.routing.fastest()));
-    for (const char* phase : phases) cells.push_back(milliseconds(phase_seconds(row.focus, phase)));
-    for (const char* phase : back) cells.push_back(milliseconds(phase_seconds(row.focus, phase)));
-    append(cells, {row.dense ? memory_text(row.dense->peak_bytes) : "-",
-                   memory_text(row.focus.peak_bytes)});
-    table.rows.push_back(std::move(cells));
+    auto& cells = table.rows.emplace_back(
+        std::vector{fmt::format("{}", row.length), milliseconds(row.routing.fastest())});
+    for (std::size_t c = 2; c < phases; ++c) {
+      const auto phase =
+          std::ranges::find(row.focus.phases, table.header[c], &Profile::Entry::name);
+      cells.push_back(phase == row.focus.phases.end() ? "-" : milliseconds(phase->seconds));
+    }
+    cells.insert(cells.end(), {memory_text(row.dense), memory_text(row.focus)});
   }
   return table;
 }
 
 }  // namespace
 
+void AttentionSpeedOptions::read_attentions(const std::vector<std::string>& words,
+                                            const std::string& where) {
+  std::string timed;
+  for (const std::string& word : words) {
+    const AttentionSpec spec = parse_attention(word, where);
+    if (spec.kind == AttentionKind::soft) {
+      soft = true;
+      continue;
+    }
+    if (!timed.empty())
+      fail("{} {}: only one attention is timed against dense, and that is {}", where, shown(word),
+           shown(timed));
+    timed = word;
+    if (spec.kind == AttentionKind::hard) {
+      top_k = spec.top_k;
+      hard_gate = spec.gate.value_or(HardGate::drop);
+    } else if (spec.kind == AttentionKind::summary) {
+      summary = summary_options(spec, *this);
+    } else {
+      fail("{} {}: dense is always timed; name hard:K or summary:M, and soft", where, word);
+    }
+  }
+}
+
+std::string AttentionSpeedOptions::attention_text() const {
+  if (!summary) return fmt::format("k={}, w={}", top_k, local_window);
+  return summary_name(*summary);
+}
+
+std::string AttentionSpeedOptions::text() const {
+  const std::string what = fmt::format("{} head{} of {}, K={}, {}", heads, heads == 1 ? "" : "s",
+                                       head_dim, num_groups, attention_text());
+  std::string pass = backward ? "forward and backward" : "forward";
+  if (precision == Precision::bf16)
+    pass += simd::fast_bf16_kernels() != nullptr
+                ? ", bf16"
+                : ", float32, which is as fast as bf16 on this machine";
+  if (summary) return fmt::format("{}, {}; groups of random keys by k-means", what, pass);
+  return fmt::format(
+      "{}, affinity {}, {}; groups by routing random vectors, balanced over the sequence", what,
+      hard_gate == HardGate::keep ? "kept" : "dropped", pass);
+}
+
+nlohmann::ordered_json to_json(const AttentionSpeed& row) {
+  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
+  return {{"length", row.length},
+          {"pairs_all", row.pairs.all},
+          {"pairs_attended", row.pairs.attended},
+          {"largest_group", row.largest_group},
+          {"ideal_speedup", row.ideal_speedup()},
+          {"speedup", number(row.speedup())},
+          {"efficiency", number(row.speedup() / row.ideal_speedup())},
+          {"speedup_with_routing", number(row.speedup_with_routing())},
+          {"dense", times_json(row.dense)},
+          {"focus", times_json(row.focus)},
+          {"soft", times_json(row.soft)},
+          {"routing", times_json(row.routing)},
+          {"peak_resident_bytes", peak_resident_bytes()}};
+}
+
 std::string speed_text(const AttentionSpeedOptions& options,
                        const std::vector<AttentionSpeed>& rows) {
   return fmt::format("{}\n{}\n\n{}\n{}\n{}\n{} resident at peak\n", this_machine().line(),
                      options.text(), plain_text(times_table(options.soft, rows)),
-                     plain_text(speedups_table(rows)),
-                     plain_text(phases_table(options.backward, options.summary.has_value(), rows)),
-                     memory_text(peak_resident_bytes()));
+                     plain_text(speedups_table(rows)), plain_text(phases_table(rows)),
+                     format_bytes(static_cast<double>(peak_resident_bytes())));
 }
 
 }  // namespace focus

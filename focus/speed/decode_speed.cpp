@@ -7,6 +7,7 @@
 
 #include "autograd/base/clock.h"
 #include "autograd/base/parallel.h"
+#include "autograd/machine.h"
 #include "focus/generation/generator.h"
 #include "layers/module.h"
 
@@ -36,12 +37,10 @@ DecodeSpeed measure_decoding(LoadedModel& model, const AttentionSpec& spec,
     generator.next_logits(std::span(ids).subspan(t, 1));
     seconds.push_back(now() - start);
   }
-  const auto median = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::ranges::nth_element(seconds, median);
   return {.context = context,
           .steps = static_cast<Index>(seconds.size()),
           .attention = active.title(),
-          .tokens_per_second = 1 / *median,
+          .tokens_per_second = 1 / median(seconds),
           .keys_read = generator.cache()->share_read(),
           .weight_bytes = multiplied_bytes(model),
           .cache_bytes = generator.cache()->bytes()};

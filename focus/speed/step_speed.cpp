@@ -13,40 +13,28 @@
 namespace focus {
 namespace {
 
-const std::array<NamedShape, 2>& named_shapes() {
-  static const std::array<NamedShape, 2> shapes = {{
-      {"gpt2",  // GPT-2 124M
-       {.model_type = "gpt2",
-        .hidden_size = 768,
-        .num_hidden_layers = 12,
-        .num_attention_heads = 12},
-       50257,
-       1024},
-      {"llama-15m",  // Llama form, 15M
-       {.model_type = "llama",
-        .hidden_size = 288,
-        .intermediate_size = 768,
-        .num_hidden_layers = 6,
-        .num_attention_heads = 6},
-       32000,
-       256},
-  }};
-  return shapes;
-}
+constexpr std::array<NamedShape, 2> kShapes = {{
+    {"gpt2",
+     "model: {model_type: gpt2, hidden_size: 768, num_hidden_layers: 12, num_attention_heads: 12}\n"
+     "data: {context: 1024}",
+     50257},
+    {"llama-15m",
+     "model: {model_type: llama, hidden_size: 288, intermediate_size: 768, num_hidden_layers: 6, "
+     "num_attention_heads: 6}\ndata: {context: 256}",
+     32000},
+}};
 
 }  // namespace
 
 const NamedShape& find_shape(const std::string& name) {
-  std::string known;
-  for (const NamedShape& shape : named_shapes()) {
-    if (shape.name == name) return shape;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", shape.name);
-  }
-  fail("--shape {}: unknown shape; give one of {}, or leave it out and give model.* keys", name,
-       known);
+  const auto found = std::ranges::find(kShapes, name, &NamedShape::name);
+  if (found == kShapes.end())
+    fail("--shape {}: unknown shape; give one of {}, {}, or leave it out and give model.* keys",
+         name, kShapes[0].name, kShapes[1].name);
+  return *found;
 }
 
-std::vector<PhaseTime> phases_of(const std::vector<Profile::Entry>& entries) {
+std::vector<PhaseTime> MeasuredSteps::phases() const {
   struct Phase {
     std::string_view name;
     std::vector<std::string_view> marks;
@@ -55,8 +43,9 @@ std::vector<PhaseTime> phases_of(const std::vector<Profile::Entry>& entries) {
       {"embedding", {"embedding"}},
       {"attention",
        {"attention", "gated_attention", "sparse_attention", "sort", "grouped attention",
-        "local band", "summary_attention", "sums", "local and summary tokens", "selected groups"}},
-      {"routing", {"route", "membership", "potentials", "class_scores", "classes"}},
+        "local band", "merge", "summary_attention", "sums", "local and summary tokens",
+        "selected groups", "local tiles", "summary tokens"}},
+      {"routing", {"route", "membership", "potentials", "groups"}},
       {"linear", {"linear", "matmul"}},
       {"loss", {"linear_cross_entropy"}},
       {"optimiser", {"optimiser"}},
@@ -64,12 +53,12 @@ std::vector<PhaseTime> phases_of(const std::vector<Profile::Entry>& entries) {
   }};
   constexpr std::string_view kBackward = " backward";
   std::vector<PhaseTime> times;
-  times.reserve(kPhases.size());
   for (const Phase& phase : kPhases) times.push_back({.name = phase.name});
-  for (const Profile::Entry& entry : entries) {
+  for (const Profile::Entry& entry : marks) {
     std::string_view mark = entry.name;
     const bool backward = mark.ends_with(kBackward);
     if (backward) mark.remove_suffix(kBackward.size());
+    if (mark.ends_with(',')) mark.remove_suffix(1);
     const auto phase = std::ranges::find_if(kPhases, [&](const Phase& p) {
       return p.marks.empty() || std::ranges::find(p.marks, mark) != p.marks.end();
     });
@@ -79,58 +68,50 @@ std::vector<PhaseTime> phases_of(const std::vector<Profile::Entry>& entries) {
   return times;
 }
 
-StepSpeed time_steps(Session& session, int repeats,
-                     const std::function<void(int step, double seconds)>& report) {
-  StepSpeed speed;
-  const auto timed_step = [&](int step) {
-    const double start = now();
-    session.step();
-    const double seconds = now() - start;
-    if (report) report(step, seconds);
-    return seconds;
-  };
-  timed_step(0);  // fills the pool of buffers
-  for (int i = 1; i <= repeats; ++i) {
+void time_steps(MeasuredSteps& measured, int repeats,
+                const std::function<void(int step, double seconds)>& report) {
+  for (int step = 0; step <= repeats; ++step) {  // the first fills the pool of buffers
     const std::uint64_t before = multiply_adds();
     const Profile profile;
-    speed.seconds.push_back(timed_step(i));
-    speed.multiply_adds = multiply_adds() - before;
-    if (i == 1 || speed.seconds.back() < speed.fastest) {
-      speed.fastest = speed.seconds.back();
-      speed.of_fastest = profile.entries();
-    }
+    const double start = now();
+    measured.session.step();
+    const double seconds = now() - start;
+    report(step, seconds);
+    if (step == 0) continue;
+    measured.multiply_adds = multiply_adds() - before;
+    measured.seconds.push_back(seconds);
+    if (seconds == measured.fastest()) measured.marks = profile.entries();
   }
-  speed.median = median(speed.seconds);
-  return speed;
 }
 
 nlohmann::ordered_json to_json(const MeasuredSteps& m) {
   using Json = nlohmann::ordered_json;
   const RunConfig& config = m.session.config();
+  const AttentionSpec mode = m.mode();
   Json phases = Json::array(), marks = Json::array();
-  for (const PhaseTime& phase : m.phases)
+  for (const PhaseTime& phase : m.phases())
     phases.push_back({{"phase", phase.name},
                       {"forward_seconds", phase.forward},
                       {"backward_seconds", phase.backward},
                       {"update_seconds", phase.update}});
-  for (const Profile::Entry& entry : m.speed.of_fastest)
+  for (const Profile::Entry& entry : m.marks)
     marks.push_back({{"name", entry.name}, {"seconds", entry.seconds}, {"calls", entry.calls}});
   return {{"shape", m.shape},
           {"model", Json::parse(write_model_config(m.model()))},
           {"parameters", m.session.count_all()},
           {"trained", m.session.count_trainable()},
           {"method", value_text(config.method)},
-          {"attention", m.mode.name()},
-          {"balance", value_text(m.mode.balance.value_or(Balance::carried))},
+          {"attention", mode.name()},
+          {"balance", value_text(mode.balance.value_or(Balance::carried))},
           {"batch", config.data.batch},
           {"gradient_accumulation_steps", config.data.gradient_accumulation_steps},
           {"context", config.data.context},
-          {"seconds", m.speed.seconds},
-          {"seconds_min", m.speed.fastest},
-          {"seconds_median", m.speed.median},
-          {"tokens_per_second", m.tokens() / m.speed.fastest},
-          {"tokens_per_second_median", m.tokens() / m.speed.median},
-          {"multiply_adds", m.speed.multiply_adds},
+          {"seconds", m.seconds},
+          {"seconds_min", m.fastest()},
+          {"seconds_median", median(m.seconds)},
+          {"tokens_per_second", m.tokens() / m.fastest()},
+          {"tokens_per_second_median", m.tokens() / median(m.seconds)},
+          {"multiply_adds", m.multiply_adds},
           {"gflops", m.gflops()},
           {"peak_gflops", m.peak_gflops},
           {"share_of_peak", m.gflops() / m.peak_gflops},
