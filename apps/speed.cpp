@@ -8,7 +8,7 @@
 #include "autograd/machine.h"
 #include "data/settings/config.h"
 #include "data/settings/struct_json.h"
-#include "data/synthetic/corpus.h"
+#include "data/synthetic/far_corpus.h"
 #include "data/text/format.h"
 #include "focus/speed/attention_speed.h"
 #include "focus/speed/decode_speed.h"
@@ -31,7 +31,8 @@ struct DecodeSpeedArguments {
 
 /// The ids of the built-in tales, repeated if there are fewer than `count`.
 Ids tale_ids(const LoadedModel& model, Index count) {
-  const Ids text = model.prompt_ids(generate_corpus({.documents = 20}));
+  const Ids text =
+      model.prompt_ids(joined_texts(generate_far_documents({.documents = 20}), "\n\n"));
   model.require_ids(text, "the built-in text");
   Ids ids(static_cast<std::size_t>(count));
   for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = text[t % text.size()];

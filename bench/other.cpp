@@ -1,5 +1,5 @@
 #include "bench/cases.h"
-#include "data/synthetic/corpus.h"
+#include "data/synthetic/far_corpus.h"
 #include "data/tokenizers/tokenizer.h"
 #include "optim/adamw.h"
 
@@ -23,9 +23,7 @@ void add_tokenizer(const std::string& folder) {
   add_case("tokenizer/" + folder, [=] {
     const std::shared_ptr<const Tokenizer> tokenizer =
         load_tokenizer(std::string(FOCUS_SOURCE_DIR "/tests/golden/tokenizers/") + folder);
-    CorpusOptions options;
-    options.documents = 100;
-    const std::string text = generate_corpus(options);
+    const std::string text = joined_texts(generate_far_documents({.documents = 100}), "\n\n");
     return Case{.run = [=] { tokenizer->encode(text); },
                 .bytes = static_cast<double>(text.size()),
                 .tokens = static_cast<double>(tokenizer->encode(text).size())};

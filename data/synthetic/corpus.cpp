@@ -4,24 +4,67 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <map>
 #include <optional>
-#include <string_view>
-#include <utility>
 
 #include "autograd/base/check.h"
-#include "data/synthetic/corpus_draws.h"
+#include "data/synthetic/tales.inc"
 
-namespace focus {
+namespace focus::corpus {
 namespace {
 
-using corpus::draw_parts;
-using corpus::first_name;
-using corpus::pick;
-using corpus::shuffle;
-using corpus::tales;
-using corpus::Text;
+using Sections = std::map<Text, std::vector<Text>>;
+
+Text trimmed(Text text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  return text.substr(0, text.find_last_not_of(' ') + 1);
+}
+
+Sections read_sections(Text text) {
+  Sections sections;
+  std::vector<Text>* entries = nullptr;
+  while (!text.empty()) {
+    const Text line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (line.empty() || line[0] == '#') continue;
+    if (line[0] == '[') {
+      entries = &sections[line.substr(1, line.size() - 2)];
+      continue;
+    }
+    for (std::size_t begin = 0; begin <= line.size();) {
+      const std::size_t end = std::min(line.find('|', begin), line.size());
+      entries->push_back(trimmed(line.substr(begin, end - begin)));
+      begin = end + 1;
+    }
+  }
+  return sections;
+}
+
+const Sections& sections() {
+  static const Sections kSections = read_sections(kTales);
+  return kSections;
+}
+
+}  // namespace
+
+const std::vector<Text>& section(Text name) { return sections().at(name); }
+
+std::string draw_parts(Rng& rng, std::initializer_list<Text> names) {
+  std::string text;
+  for (const Text name : names) text += pick(rng, section(name));
+  return text;
+}
+
+std::string first_name(Rng& rng, bool female) {
+  return draw_parts(rng, {"first_starts", "first_middles", female ? "female_ends" : "male_ends"});
+}
+
+Text small_word(Rng& rng, Text slot) {
+  const auto found = sections().find(fmt::format("{{{}}}", slot));
+  return found == sections().end() ? Text() : pick(rng, found->second);
+}
+
+namespace {
 
 /// What is known of a person: the slots that sentences about him or her may use.
 using Person = std::map<std::string, std::string, std::less<>>;
@@ -49,86 +92,72 @@ Person make_person(Rng& rng) {
   person["him"] = female ? "her" : "him";
   person["his"] = female ? "her" : "his";
   person["His"] = female ? "Her" : "His";
-  person["job"] = pick(rng, tales("jobs"));
+  person["job"] = pick(rng, section("jobs"));
   person["a_job"] = with_article(person["job"]);
   person["town"] = draw_parts(rng, {"town_starts", "town_ends"});
   return person;
 }
 
-/// One kind of fact: gives the person its slots, and has sentences to tell it and to ask for it.
+/// One kind of fact: gives the person its slots, and has sections of sentences to tell it and to
+/// ask for it.
 struct FactKind {
-  std::function<void(Rng&, Person&)> add;
-  Text tell, ask;           // sections
-  std::vector<Text> slots;  // what an answer has to copy
+  void (*add)(Rng&, Person&);
+  Text tell, ask;
 };
 
-const std::vector<FactKind>& optional_facts() {
-  static const std::vector<FactKind> kinds = {
-      {[](Rng& rng, Person& person) {
-         person["thing"] = pick(rng, tales("materials"));
-         (person["thing"] += " ") += pick(rng, tales("objects"));
-         person["spot"] = pick(rng, tales("hiding_places"));
-         (person["spot"] += " in the ") += pick(rng, tales("buildings"));
-       },
-       "tell_thing",
-       "ask_thing",
-       {"thing", "spot"}},
-      {[](Rng& rng, Person& person) {
-         person["house"] = number_between(rng, 2, 99);
-         person["street"] = pick(rng, tales("street_starts"));
-         (person["street"] += " ") += pick(rng, tales("street_ends"));
-       },
-       "tell_house",
-       "ask_house",
-       {"house", "street"}},
-      {[](Rng& rng, Person& person) { person["year"] = number_between(rng, 1702, 1889); },
-       "tell_year",
-       "ask_year",
-       {"year"}},
-      {[](Rng& rng, Person& person) {
-         const std::string coat(pick(rng, tales("coats")));
-         person["animal"] = pick(rng, tales("animals"));
-         person["a_pet"] = with_article(coat + " " + person["animal"]);
-         person["pet"] = first_name(rng, rng.below(2) == 0);
-       },
-       "tell_pet",
-       "ask_pet",
-       {"pet", "animal"}},
-      {[](Rng& rng, Person& person) { person["coins"] = number_between(rng, 12, 980); },
-       "tell_debt",
-       "ask_debt",
-       {"coins"}},
-  };
-  return kinds;
-}
+const std::array<FactKind, 5> kOptionalFacts = {{
+    {[](Rng& rng, Person& person) {
+       person["thing"] = pick(rng, section("materials"));
+       (person["thing"] += " ") += pick(rng, section("objects"));
+       person["spot"] = pick(rng, section("hiding_places"));
+       (person["spot"] += " in the ") += pick(rng, section("buildings"));
+     },
+     "tell_thing", "ask_thing"},
+    {[](Rng& rng, Person& person) {
+       person["house"] = number_between(rng, 2, 99);
+       person["street"] = pick(rng, section("street_starts"));
+       (person["street"] += " ") += pick(rng, section("street_ends"));
+     },
+     "tell_house", "ask_house"},
+    {[](Rng& rng, Person& person) { person["year"] = number_between(rng, 1702, 1889); },
+     "tell_year", "ask_year"},
+    {[](Rng& rng, Person& person) {
+       const std::string coat(pick(rng, section("coats")));
+       person["animal"] = pick(rng, section("animals"));
+       person["a_pet"] = with_article(coat + " " + person["animal"]);
+       person["pet"] = first_name(rng, rng.below(2) == 0);
+     },
+     "tell_pet", "ask_pet"},
+    {[](Rng& rng, Person& person) { person["coins"] = number_between(rng, 12, 980); }, "tell_debt",
+     "ask_debt"},
+}};
 
 /// Writes one document. The templates are dealt like cards, so that none comes twice before all
 /// the others that fit have come.
 class Writer {
  public:
-  Writer(Rng& rng, const CorpusOptions& options) : rng_(rng), options_(options) {}
+  explicit Writer(Rng& rng) : rng_(rng) {}
 
-  CorpusDocument write() {
+  std::string write() {
     cast_people();
     const std::string opening = write_opening();
     const std::string ending = write_ending();
     const std::size_t around = opening.size() + ending.size();
 
-    const std::size_t most_wanted = options_.max_bytes - 700;  // a paragraph is shorter than that
-    const std::size_t wanted =
-        options_.min_bytes + rng_.below(most_wanted - options_.min_bytes + 1);
+    const std::size_t wanted = 1500 + rng_.below(kMostBytes - kParagraph - 1500 + 1);
     std::string body;
     while (body.size() < kMinBody || around + body.size() < wanted) {
       const std::string paragraph = write_paragraph();
-      if (body.size() >= kMinBody && around + body.size() + paragraph.size() > options_.max_bytes)
-        break;
+      if (body.size() >= kMinBody && around + body.size() + paragraph.size() > kMostBytes) break;
       body += paragraph;
     }
-    return {opening + body + ending, facts_};
+    return opening + body + ending;
   }
 
  private:
-  static constexpr std::size_t kMinBody = 400;  // keeps questions away from the opening
+  static constexpr std::size_t kMostBytes = 4000;
+  static constexpr std::size_t kParagraph = 700;  // one is shorter than that
+  static constexpr std::size_t kMinBody = 400;    // keeps questions away from the opening
 
   /// Two or three people with two or three optional facts each; nothing that a question asks for
   /// belongs to two of them.
@@ -137,7 +166,7 @@ class Writer {
     while (people_.size() < count) {
       Person person = make_person(rng_);
       std::vector<const FactKind*> kinds;
-      for (const FactKind& kind : optional_facts()) kinds.push_back(&kind);
+      for (const FactKind& kind : kOptionalFacts) kinds.push_back(&kind);
       shuffle(rng_, kinds);
       kinds.resize(2 + rng_.below(4 - count));
       for (const FactKind* kind : kinds) kind->add(rng_, person);
@@ -185,7 +214,7 @@ class Writer {
   }
 
   std::optional<Text> slot_value(Text slot, const Person& first, const Person& second) {
-    if (const Text word = corpus::small_word(rng_, slot); !word.empty()) return word;
+    if (const Text word = small_word(rng_, slot); !word.empty()) return word;
     const Person& person = slot.ends_with('2') ? second : first;
     if (slot.ends_with('2')) slot.remove_suffix(1);
     const auto found = person.find(slot);
@@ -194,10 +223,10 @@ class Writer {
   }
 
   /// The next sentence of the deck that fits the two, put back at the bottom.
-  std::string deal(Text section, const Person& first, const Person& second) {
-    std::vector<Text>& cards = decks_[section];
+  std::string deal(Text name, const Person& first, const Person& second) {
+    std::vector<Text>& cards = decks_[name];
     if (cards.empty()) {
-      cards = tales(section);
+      cards = section(name);
       shuffle(rng_, cards);
     }
     for (std::size_t i = 0; i < cards.size(); ++i) {
@@ -230,12 +259,7 @@ class Writer {
       const Person& person = people_[i];
       const Person& other = people_[(i + 1) % people_.size()];
       pairs.push_back(ask("ask_person", person, other));
-      facts_.push_back(person.at("full"));
-      facts_.push_back(person.at("town"));
-      for (const FactKind* kind : told_[i]) {
-        pairs.push_back(ask(kind->ask, person, other));
-        for (const Text slot : kind->slots) facts_.push_back(person.at(std::string(slot)));
-      }
+      for (const FactKind* kind : told_[i]) pairs.push_back(ask(kind->ask, person, other));
     }
     shuffle(rng_, pairs);
     std::string text;
@@ -243,8 +267,8 @@ class Writer {
     return text;
   }
 
-  std::string ask(Text section, const Person& person, const Person& other) {
-    const std::vector<Text>& entries = tales(section);  // questions, each before its answer
+  std::string ask(Text name, const Person& person, const Person& other) {
+    const std::vector<Text>& entries = section(name);  // questions, each before its answer
     const std::size_t question = 2 * rng_.below(entries.size() / 2);
     const std::optional<std::string> asked = fill(entries[question], person, other);
     const std::optional<std::string> answered = fill(entries[question + 1], person, other);
@@ -268,34 +292,18 @@ class Writer {
   }
 
   Rng& rng_;
-  const CorpusOptions& options_;
   std::vector<Person> people_;
   std::vector<std::vector<const FactKind*>> told_;  // of each person
-  std::vector<std::string> facts_;
-  std::map<Text, std::vector<Text>> decks_;  // by section
+  std::map<Text, std::vector<Text>> decks_;         // by section
 };
 
 }  // namespace
 
-std::vector<CorpusDocument> generate_documents(const CorpusOptions& options) {
-  check(options.documents >= 0, "corpus: documents must be 0 or more, got {}", options.documents);
-  check(options.max_bytes >= 3500 && options.max_bytes - 1500 >= options.min_bytes,
-        "corpus: max_bytes must be at least 3500 and min_bytes + 1500, got {} with min_bytes {}",
-        options.max_bytes, options.min_bytes);
-  Rng rng(options.seed);
-  std::vector<CorpusDocument> documents;
-  for (std::int64_t i = 0; i < options.documents; ++i)
-    documents.push_back(Writer(rng, options).write());
-  return documents;
+std::vector<std::string> tell_tales(std::uint64_t seed, std::int64_t count) {
+  Rng rng(seed);
+  std::vector<std::string> tales;
+  for (std::int64_t i = 0; i < count; ++i) tales.push_back(Writer(rng).write());
+  return tales;
 }
 
-std::string generate_corpus(const CorpusOptions& options) {
-  std::string text;
-  for (const CorpusDocument& document : generate_documents(options)) {
-    if (!text.empty()) text += options.separator;
-    text += document.text;
-  }
-  return text;
-}
-
-}  // namespace focus
+}  // namespace focus::corpus

@@ -1,36 +1,45 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autograd/base/random.h"
 
-namespace focus {
+// How the built-in texts of far_corpus.h draw their words: the same numbers in the same order on
+// every platform.
+namespace focus::corpus {
 
-/// A built-in text to try things on without a download: short invented tales in plain ASCII
-/// English. Each opens with two or three people whose names, towns, belongings, hiding places,
-/// house numbers and years are invented, needs them all the way down, and ends with questions
-/// about them. The grammar is quickly learnt; beyond it only attention to far earlier text helps.
-struct CorpusOptions {
-  std::uint64_t seed = 1;
-  std::int64_t documents = 1000;
-  std::size_t min_bytes = 1500;  // of a document
-  std::size_t max_bytes = 4000;  // at least 3500, and 1500 more than min_bytes
-  std::string separator = "\n\n";
-};
+using Text = std::string_view;
 
-struct CorpusDocument {
-  std::string text;                // ends with a line break
-  std::vector<std::string> facts;  // told in the opening, needed again at the end
-};
+/// The entries of a section of tales.txt. Throws std::out_of_range without such a section.
+const std::vector<Text>& section(Text name);
 
-/// The same documents for the same options on every platform; the first n of a longer corpus are
-/// the shorter corpus. Throws std::invalid_argument for sizes that do not fit together.
-std::vector<CorpusDocument> generate_documents(const CorpusOptions& options);
+template <class T>
+const T& pick(Rng& rng, const std::vector<T>& items) {
+  return items[rng.below(items.size())];
+}
 
-/// The documents' texts with the separator between them.
-std::string generate_corpus(const CorpusOptions& options);
+template <class T>
+void shuffle(Rng& rng, std::vector<T>& items) {
+  for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[rng.below(i)]);
+}
 
-}  // namespace focus
+/// One word of each section.
+std::string draw_parts(Rng& rng, std::initializer_list<Text> names);
+
+std::string first_name(Rng& rng, bool female);
+
+/// A word for a slot that has a section of its own; empty otherwise.
+Text small_word(Rng& rng, Text slot);
+
+/// Short invented tales in plain ASCII English, of 1,500 to 4,000 bytes each. Each opens with two
+/// or three people whose names, towns, belongings, hiding places, house numbers and years are
+/// invented, needs them all the way down, and ends with questions about them. The grammar is
+/// quickly learnt; beyond it only attention to far earlier text helps.
+std::vector<std::string> tell_tales(std::uint64_t seed, std::int64_t count);
+
+}  // namespace focus::corpus

@@ -12,7 +12,7 @@ namespace focus {
 
 /// What a built-in document asks for.
 enum class CorpusKind {
-  tales,   // corpus.h
+  tales,   // invented people, needed far below (corpus.h)
   recall,  // keys with a digit each, "b7 k3 z1"; then each key again, in another order (MQAR)
   copy,    // words of letters drawn at random; then the same words again
   lookup,  // people and where they live, in sentences; then questions about half of them

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <regex>
 #include <set>
 #include <span>
+#include <sstream>
 
 #include "data/files/utf8.h"
-#include "data/synthetic/corpus.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
@@ -18,32 +19,89 @@ namespace {
 constexpr CorpusKind kAsking[] = {CorpusKind::recall, CorpusKind::copy, CorpusKind::lookup,
                                   CorpusKind::chain};
 
-FarCorpusOptions of_kind(CorpusKind kind, std::int64_t documents = 40) {
-  return {.kind = kind, .documents = documents};
-}
-
 std::uint64_t fnv1a_of(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return hash;
 }
 
-TEST(FarCorpus, TalesAreTheBytesOfBefore) {
-  const std::string text = joined_texts(
-      generate_far_documents({.kind = CorpusKind::tales, .documents = 30, .seed = 4}), "##");
-  EXPECT_EQ(text, generate_corpus({.seed = 4, .documents = 30, .separator = "##"}));
+std::vector<std::string> tales(std::uint64_t seed, std::int64_t count) {
+  std::vector<std::string> texts;
+  for (AskedDocument& tale : generate_far_documents({.documents = count, .seed = seed})) {
+    EXPECT_TRUE(tale.answers.empty());
+    texts.push_back(std::move(tale.text));
+  }
+  return texts;
+}
+
+TEST(Tales, AreOfSomeSizeInAsciiAndWellFormed) {
+  for (const std::string& text : tales(1, 500)) {
+    EXPECT_GE(text.size(), 1500u);
+    EXPECT_LE(text.size(), 4000u);
+    EXPECT_TRUE(text.ends_with('\n'));
+    EXPECT_TRUE(std::ranges::all_of(text, [](char c) {
+      return c == '\n' || (c >= ' ' && c <= '~' && c != '{' && c != '}');
+    })) << text;
+    for (const char* wrong : {"  ", "..", " .", " ,", "\n\n\n", " a a", " a e", " a i", " a u",
+                              " an b", " an m", "\" \"\""})
+      EXPECT_EQ(text.find(wrong), std::string::npos) << wrong << " in\n" << text;
+    EXPECT_EQ(std::ranges::count(text, '"') % 2, 0);
+  }
+}
+
+TEST(Tales, WhatIsAnsweredWasToldFarAbove) {
+  const std::set<std::string> small = {"at",   "the",      "it",   "in",  "was",
+                                       "kept", "belonged", "owed", "did", "to"};
+  const std::regex word("[A-Za-z0-9-]+");
+  for (const std::string& text : tales(5, 300)) {
+    std::size_t questions = 0, words = 0;
+    for (std::size_t at = text.find("Answer: "); at != std::string::npos;
+         at = text.find("Answer: ", at + 1), ++questions) {
+      const std::string answer = text.substr(at + 8, text.find('\n', at) - at - 8);
+      for (std::sregex_iterator found(answer.begin(), answer.end(), word), end; found != end;
+           ++found) {
+        std::string one = found->str();
+        if (small.contains(std::string(1, static_cast<char>(std::tolower(one[0]))) + one.substr(1)))
+          continue;
+        ++words;
+        EXPECT_LT(text.find(one) + 300, at) << one << " in\n" << text;
+      }
+    }
+    EXPECT_GE(questions, 6u);
+    EXPECT_GE(words, 8u);
+  }
+}
+
+TEST(Tales, PeopleCannotBeLearntByHeart) {
+  const std::regex name("[A-Z][a-z]+ [A-Z][a-z]+");
+  std::set<std::string> names;
+  for (const std::string& text : tales(7, 500)) {
+    std::smatch found;
+    const std::string told = text.substr(text.find("\n\n"));
+    ASSERT_TRUE(std::regex_search(told, found, name)) << text;
+    names.insert(found.str());
+  }
+  EXPECT_GE(names.size(), 498u);
 }
 
 TEST(FarCorpus, SameSeedSameBytes) {
-  const auto hash = [](CorpusKind kind) {
-    return fnv1a_of(joined_texts(generate_far_documents(of_kind(kind)), "\n"));
-  };
-  EXPECT_EQ(hash(CorpusKind::recall), 16431521517302372457ULL);
-  EXPECT_EQ(hash(CorpusKind::copy), 12844291705202761652ULL);
-  EXPECT_EQ(hash(CorpusKind::lookup), 17772718269276725465ULL);
-  for (const CorpusKind kind : kAsking)
+  EXPECT_EQ(fnv1a_of(joined_texts(generate_far_documents({.documents = 100}), "\n\n")),
+            0x0d35f2284ee44eccULL);
+  const std::uint64_t hashes[] = {16431521517302372457ULL, 12844291705202761652ULL,
+                                  17772718269276725465ULL, 1ULL};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const CorpusKind kind = kAsking[i];
+    EXPECT_EQ(fnv1a_of(joined_texts(generate_far_documents({.kind = kind, .documents = 40}), "\n")),
+              hashes[i]);
     EXPECT_NE(generate_far_documents({.kind = kind, .documents = 2, .seed = 1}),
               generate_far_documents({.kind = kind, .documents = 2, .seed = 2}));
+  }
+}
+
+TEST(FarCorpus, TextsAreSeparatedAsAsked) {
+  const auto documents = generate_far_documents({.documents = 2});
+  EXPECT_EQ(joined_texts(documents, "<|end|>"), documents[0].text + "<|end|>" + documents[1].text);
+  EXPECT_EQ(joined_texts({}, "<|end|>"), "");
 }
 
 TEST(FarCorpus, AShorterCorpusStartsALongerOne) {
@@ -260,39 +318,28 @@ TEST(FarCorpus, AHaystackIsTheTextBetween) {
 }
 
 TEST(FarCorpus, TheShareIsOfTheKindAndTheRestAreTales) {
-  const auto documents =
-      generate_far_documents({.kind = CorpusKind::copy, .documents = 40, .share = 0.3});
-  const auto tales = generate_documents({.seed = 1, .documents = 28});
-  std::size_t tale = 0;
-  for (const AskedDocument& document : documents) {
-    if (document.answers.empty()) {
-      ASSERT_LT(tale, tales.size());
-      EXPECT_EQ(document.text, tales[tale++].text);
-    }
-  }
-  EXPECT_EQ(tale, 28U);
+  std::vector<std::string> told;
+  for (const AskedDocument& document :
+       generate_far_documents({.kind = CorpusKind::copy, .documents = 40, .share = 0.3}))
+    if (document.answers.empty()) told.push_back(document.text);
+  EXPECT_EQ(told, tales(1, 28));
 }
 
 TEST(FarCorpus, RefusesWhatIsOutOfRange) {
-  EXPECT_THROW(generate_far_documents({.documents = -1}), std::invalid_argument);
-  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .keys = {4, 0}}),
-               std::invalid_argument);
-  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .keys = {}}),
-               std::invalid_argument);
-  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .distance = {}}),
-               std::invalid_argument);
-  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .distance = {-1}}),
-               std::invalid_argument);
-  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .share = 1.5}),
-               std::invalid_argument);
-  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::recall, .asked = 0}),
-               std::invalid_argument);
-  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::copy, .length = 4000, .share = 0.5}),
-               std::invalid_argument);
-  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::tales, .length = 4000}),
-               std::invalid_argument);
-  EXPECT_THROW(generate_far_documents({.kind = CorpusKind::tales, .haystack = "novel.txt"}),
-               std::invalid_argument);
+  const auto copy = CorpusKind::copy;
+  for (const FarCorpusOptions& wrong : std::initializer_list<FarCorpusOptions>{
+           {.documents = -1},
+           {.kind = copy, .keys = {4, 0}},
+           {.kind = copy, .keys = {}},
+           {.kind = copy, .distance = {}},
+           {.kind = copy, .distance = {-1}},
+           {.kind = copy, .share = 1.5},
+           {.kind = CorpusKind::recall, .asked = 0},
+           {.kind = copy, .length = -1},
+           {.kind = copy, .length = 4000, .share = 0.5},
+           {.kind = CorpusKind::tales, .length = 4000},
+           {.kind = CorpusKind::tales, .haystack = "novel.txt"}})
+    EXPECT_THROW(generate_far_documents(wrong), std::invalid_argument);
 }
 
 TEST(AskedDocument, LinesAreReadBack) {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/synthetic/corpus.h"
+#include "data/synthetic/far_corpus.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_steps.h"
 #include "tests/support/temp_folder.h"
@@ -116,18 +116,16 @@ RC_GTEST_PROP(BpeTrainer, AgreesWithItsDefinition, ()) {
 }
 
 TEST(BpeTrainer, BuiltInTextComesBackInFewerTokensAndTheSameEveryTime) {
-  CorpusOptions corpus;
-  corpus.documents = 60;
-  corpus.separator = "<|endoftext|>";
-  const std::string text = generate_corpus(corpus);
+  const std::string separator = "<|endoftext|>";
+  const std::string text = joined_texts(generate_far_documents({.documents = 60}), separator);
   const BpeTrainerOptions options{.vocab_size = 600};
   BpeTrainer trainer(options), again(options);
   trainer.add(text);
   std::string backwards;  // the order of the documents does not matter
   for (std::size_t end = text.size(); end != std::string::npos;) {
-    const std::size_t begin = end == 0 ? std::string::npos : text.rfind(corpus.separator, end - 1);
-    const std::size_t first = begin == std::string::npos ? 0 : begin + corpus.separator.size();
-    backwards += text.substr(first, end - first) + corpus.separator;
+    const std::size_t begin = end == 0 ? std::string::npos : text.rfind(separator, end - 1);
+    const std::size_t first = begin == std::string::npos ? 0 : begin + separator.size();
+    backwards += text.substr(first, end - first) + separator;
     end = begin;
   }
   again.add(backwards);
