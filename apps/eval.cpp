@@ -9,8 +9,6 @@
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/settings/struct_json.h"
-#include "focus/evaluation/positions.h"
-#include "focus/evaluation/recall/position_losses.h"
 #include "focus/evaluation/report/evaluation_page.h"
 #include "focus/evaluation/report/tables.h"
 

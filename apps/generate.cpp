@@ -6,7 +6,6 @@
 #include "data/chat/chat_template.h"
 #include "data/files/input_file.h"
 #include "data/text/text.h"
-#include "focus/evaluation/positions.h"
 #include "focus/models/generation.h"
 
 namespace focus::app {
@@ -122,7 +121,7 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
   write_json(options.json, {{"model", options.model.base},
                             {"adapter", options.model.adapter},
                             {"attention", active.name()},
-                            {"routing", active.routing()},
+                            {"routing", active.label().routing_text()},
                             {"precision", name_of(options.model.precision)},
                             {"prompt", options.chat ? Json(text) : nullptr},
                             {"prompt_tokens", prompt_tokens},

@@ -28,13 +28,12 @@ int run_leak_test(Arguments arguments) {
   check(context >= 2 && context <= positions,
         "--context must be from 2 to the {} positions of {}, not {}", positions, options.base,
         context);
-  LeakageProbe probe(*model.decoder, context, kCuts, kSeed);
   bool leaks = false;
   auto results = nlohmann::ordered_json::array();
   for (const AttentionSpec& spec :
        resolve_words(words, model, DefaultBalance::trained, "--attention")) {
     const ActiveAttention active(model, spec);
-    const auto leak = probe.run();
+    const auto leak = find_leak(*model.decoder, context, kCuts, kSeed);
     if (leak)
       fmt::print(
           "{:<32} LEAKS: tokens from {} on were changed, logits differ first at position {}\n",

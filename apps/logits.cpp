@@ -79,7 +79,7 @@ int run_logits(Arguments arguments) {
   write_json(o.json, {{"model", o.model.base},
                       {"adapter", o.model.adapter},
                       {"attention", active.name()},
-                      {"routing", active.routing()},
+                      {"routing", active.label().routing_text()},
                       {"ids", ids}});
   return 0;
 }

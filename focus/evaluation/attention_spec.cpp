@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <set>
+#include <sstream>
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
@@ -14,12 +14,9 @@ namespace focus {
 namespace {
 
 std::vector<std::string> split(const std::string& word) {
-  std::vector<std::string> parts(1);
-  for (const char c : word)
-    if (c == ':')
-      parts.emplace_back();
-    else
-      parts.back() += c;
+  std::vector<std::string> parts;
+  std::istringstream stream(word + ':');
+  for (std::string part; std::getline(stream, part, ':');) parts.push_back(part);
   return parts;
 }
 
@@ -281,6 +278,7 @@ ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec)
     made_->attach(*model.decoder);
     mechanism_ = made_.get();
   }
+  counted_ = mechanism_ != nullptr ? static_cast<Adapter*>(mechanism_) : changed_;
   if (mode_.layers.empty() || dense_) return;
   std::vector<AttentionMechanism> attached;
   for (const Block& block : model.decoder->layers()) attached.push_back(block.self_attn.mechanism);
@@ -306,31 +304,27 @@ bool ActiveAttention::causal() const {
   return focus_ == nullptr || mode_.balance != Balance::sequence;
 }
 
-std::string ActiveAttention::routing() const {
-  if (focus_ == nullptr) return causal() ? "-" : "not causal";
-  if (!focus_->grouping_kind().is_routed) return std::string(focus_->grouping().kind());
-  const std::string name = value_text(*mode_.balance);
-  return causal() ? name : name + " (not causal)";
-}
-
-std::string ActiveAttention::title() const {
-  const std::string how = routing();
-  return how == "-" ? name() : name() + ", " + how;
-}
-
-Adapter* ActiveAttention::counted() const {
-  if (mechanism_ != nullptr) return mechanism_;
-  return changed_;
+AttentionLabel ActiveAttention::label() const {
+  AttentionLabel label{.name = name(),
+                       .kind = mechanism_ ? AttentionKind::baseline : mode_.kind,
+                       .causal = causal()};
+  if (mode_.kind == AttentionKind::hard || mode_.kind == AttentionKind::local)
+    label.top_k = mode_.top_k;
+  if (mode_.kind == AttentionKind::hard) label.gate = mode_.gate;
+  if (focus_ != nullptr)
+    label.routing = focus_->grouping_kind().is_routed ? value_text(mode_.balance.value())
+                                                      : std::string(focus_->grouping().kind());
+  return label;
 }
 
 void ActiveAttention::start_counting() {
-  if (counted() != nullptr) counted()->start_counting();
+  if (counted_ != nullptr) counted_->start_counting();
 }
 
 AttentionCounts ActiveAttention::stop_counting() {
-  if (counted() == nullptr) return {};
-  counted()->stop_counting();
-  return counted()->counts();
+  if (counted_ == nullptr) return {};
+  counted_->stop_counting();
+  return counted_->counts();
 }
 
 }  // namespace focus

@@ -59,6 +59,34 @@ AttentionSpec attention_to_generate(const std::string& word, const LoadedModel& 
 /// dense.
 AttentionSpec own_attention(const LoadedModel& model);
 
+/// Which attention a figure belongs to.
+struct AttentionLabel {
+  std::string name = {};                      // as tables call it: "hard k=2 keep", "window w=128"
+  AttentionKind kind = AttentionKind::dense;  // what ran: neither focus nor trained
+  std::optional<std::int64_t> top_k = {};     // of hard
+  std::optional<HardGate> gate = {};          // of hard
+  std::optional<std::string> routing = {};    // where the groups' potentials come from
+  bool causal = true;
+
+  /// "-", "carried", "sequence (not causal)", "not causal"
+  std::string routing_text() const {
+    if (causal) return routing.value_or("-");
+    return routing ? *routing + " (not causal)" : "not causal";
+  }
+  /// "hard k=2 keep, carried": name and, where there is something to say, routing.
+  std::string title() const { return causal && !routing ? name : name + ", " + routing_text(); }
+  bool operator==(const AttentionLabel&) const = default;
+
+  void visit(auto&& f) {
+    f("attention", name);
+    f("kind", kind);
+    f("top_k", top_k);
+    f("gate", gate);
+    f("routing", routing);
+    f("causal", causal);
+  }
+};
+
 /// While it lives, a model attends as a resolved spec says; afterwards as before.
 class ActiveAttention {
  public:
@@ -76,20 +104,17 @@ class ActiveAttention {
   /// The mechanism of the table that attends; null for dense and for Focus.
   Mechanism* mechanism() const { return mechanism_; }
   bool causal() const;
-  /// "-", "not causal", "carried", "sequence (not causal)", "none"
-  std::string routing() const;
-  /// "hard k=2 keep, carried": name and, where there is something to say, routing.
-  std::string title() const;
+  AttentionLabel label() const;
+  std::string title() const { return label().title(); }
 
   void start_counting();
   AttentionCounts stop_counting();
 
  private:
-  Adapter* counted() const;
-
   AttentionSpec mode_;
   FocusModel* focus_ = nullptr;
   Mechanism* mechanism_ = nullptr;
+  Adapter* counted_ = nullptr;     // that attends
   FocusModel* changed_ = nullptr;  // whose mode goes back to before_
   AttentionSpec before_;
   std::unique_ptr<Mechanism> made_;

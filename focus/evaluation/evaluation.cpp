@@ -1,14 +1,15 @@
 #include "focus/evaluation/evaluation.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numbers>
 
 #include "autograd/base/check.h"
 #include "autograd/base/clock.h"
 #include "data/settings/config.h"
-#include "focus/evaluation/positions.h"
 
 namespace focus {
 namespace {
@@ -335,8 +336,7 @@ Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const
   constexpr std::size_t kMostDocuments = 1000;  // whose own figures are kept
   ActiveAttention active(model, attention);
   Decoder& decoder = *model.decoder;
-  Row row{.attention = AttentionLabel::of(active, attention),
-          .precision = decoder.head_weight().precision()};
+  Row row{.attention = active.label(), .precision = decoder.head_weight().precision()};
   if (const Mechanism* mechanism = active.mechanism()) {
     AnySettings own = mechanism->settings();
     for (const ConfigField& field : config_fields(own)) {
@@ -358,18 +358,24 @@ Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const
   return row;
 }
 
-AttentionLabel AttentionLabel::of(const ActiveAttention& active, const AttentionSpec& spec) {
-  const AttentionSpec& mode = active.mode();
-  AttentionLabel label{.name = active.name(),
-                       .kind = active.mechanism() ? AttentionKind::baseline : spec.kind,
-                       .causal = active.causal()};
-  if (mode.kind == AttentionKind::hard || mode.kind == AttentionKind::local)
-    label.top_k = mode.top_k;
-  if (label.kind == AttentionKind::hard) label.gate = mode.gate;
-  if (const FocusModel* focus = active.focus())
-    label.routing = focus->grouping_kind().is_routed ? value_text(mode.balance.value())
-                                                     : std::string(focus->grouping().kind());
-  return label;
+std::vector<PositionLoss> losses_by_position(const TokenLosses& losses) {
+  std::map<Index, PositionLoss> buckets;
+  for (std::size_t i = 0; i < losses.nats.size(); ++i) {
+    const auto before = static_cast<std::uint64_t>(losses.before[i]);
+    const std::uint64_t power = std::bit_floor(before), width = power < 16 ? power : power / 4;
+    const auto from = static_cast<Index>(before - before % width);
+    PositionLoss& bucket = buckets[from];
+    bucket.from = from;
+    bucket.to = from + static_cast<Index>(width) - 1;
+    ++bucket.tokens;
+    bucket.nats += losses.nats[i];
+  }
+  std::vector<PositionLoss> list;
+  for (auto& [from, bucket] : buckets) {
+    bucket.nats /= static_cast<double>(bucket.tokens);
+    list.push_back(bucket);
+  }
+  return list;
 }
 
 }  // namespace focus

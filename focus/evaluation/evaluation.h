@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -13,7 +12,6 @@
 #include "autograd/precision.h"
 #include "data/tokens/tokenize.h"
 #include "focus/evaluation/attention_spec.h"
-#include "focus/evaluation/row.h"
 #include "focus/models/model_files.h"
 #include "optim/ranks.h"
 
@@ -75,6 +73,16 @@ struct EvalSettings {
   /// model's positions.
   EvalSettings for_model(const LoadedModel& model) const;
 };
+
+/// Throws std::invalid_argument, one line that begins with `what`, where sequences of so many
+/// tokens do not fit the model's positions. Learned positions end where their table ends; rotary
+/// ones continue, and `beyond` allows positions that were not trained.
+void require_positions(const LoadedModel& model, Index tokens, bool beyond,
+                       const std::string& what);
+/// What a reader has to know of figures of such sequences; empty where all positions were trained.
+std::string positions_notice(const LoadedModel& model, Index tokens);
+/// The same of groups that were fitted on shorter windows; empty where they were not.
+std::string fit_notice(const LoadedModel& model, Index tokens);
 
 /// One text as one stream of tokens, what LoadedModel::bos says around it.
 struct EvalText {
@@ -158,6 +166,24 @@ struct TokenLosses {
   Index tokens = 0;  // of the texts so far
 };
 
+/// Loss by the number of tokens before: from `from` to `to` tokens of its window.
+struct PositionLoss {
+  Index from = 1, to = 1;
+  std::int64_t tokens = 0;
+  double nats = 0;  // per token
+
+  void visit(auto&& f) {
+    f("from", from);
+    f("to", to);
+    f("tokens", tokens);
+    f("nats_per_token", nats);
+  }
+};
+
+/// By the number of tokens before: 1, 2 to 3, 4 to 7 and so on, four buckets to each doubling from
+/// 16 on. Buckets without a token are left out.
+std::vector<PositionLoss> losses_by_position(const TokenLosses& losses);
+
 /// What an evaluation does beside its figures, and who shares it.
 struct EvalPass {
   ShareDone progress = {};
@@ -168,6 +194,54 @@ struct EvalPass {
   /// Each of them evaluates the same, computes its share of the windows, and has all figures in the
   /// end: those of one process, bit for bit.
   Ranks* ranks = &one_process();
+};
+
+/// What one attention came to on some texts: the row of every table, page and file. A new figure is
+/// a member here, a line of the visit, and what computes it. Without a value: not measured.
+struct Row {
+  AttentionLabel attention = {};
+  Precision precision = Precision::float32;
+  double perplexity = 0, bits_per_byte = 0, word_perplexity = 0, byte_perplexity = 0;
+  double nats_per_token = 0;
+  std::int64_t tokens_scored = 0;
+  double pairs_attended = 1, pairs_choosing = 0;  // shares of the causal pairs
+  // Against dense attention on the same tokens: KL(dense || row), and the difference in nats per
+  // token with its standard error over tokens.
+  std::optional<double> kl = {}, nats_against_dense = {}, nats_against_dense_error = {};
+  // Attention with groups only: pairs beyond the local window, the largest group's share (mean over
+  // layers, and in the worst layer) and, of groups of tokens, the entropy of the assignments.
+  std::optional<double> pairs_distant = {}, largest_group = {}, largest_group_worst_layer = {};
+  std::optional<double> entropy = {};
+  std::optional<std::vector<std::vector<std::int64_t>>> group_sizes = {};  // [layers][groups]
+  std::optional<std::vector<double>> nats_of_documents = {};               // of 2 to 1,000 texts
+  std::optional<double> tokens_per_second = {};                            // scored
+  std::optional<std::vector<std::pair<std::string, std::string>>> settings = {};  // of a baseline
+  std::optional<std::vector<PositionLoss>> by_position = {};
+
+  void visit(auto&& f) {
+    attention.visit(f);
+    f("precision", precision);
+    f("perplexity", perplexity);
+    f("bits_per_byte", bits_per_byte);
+    f("word_perplexity", word_perplexity);
+    f("byte_perplexity", byte_perplexity);
+    f("nats_per_token", nats_per_token);
+    f("tokens_scored", tokens_scored);
+    f("pairs_attended", pairs_attended);
+    f("pairs_choosing", pairs_choosing);
+    f("kl", kl);
+    f("nats_against_dense", nats_against_dense);
+    f("nats_against_dense_error", nats_against_dense_error);
+    f("pairs_distant", pairs_distant);
+    f("largest_group", largest_group);
+    f("largest_group_worst_layer", largest_group_worst_layer);
+    f("entropy", entropy);
+    f("group_sizes", group_sizes);
+    f("nats_of_documents", nats_of_documents);
+    f("tokens_per_second", tokens_per_second);
+    f("settings", settings);
+    f("by_position", by_position);
+  }
 };
 
 /// Perplexity by the strided config of transformers' documentation: windows of `context` tokens

@@ -2,58 +2,44 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "autograd/base/check.h"
+#include "autograd/base/random.h"
 #include "data/tensors/tensor_source.h"
 
 namespace focus {
-namespace {
 
-/// The first position before `cut` at which two runs' logits differ in a bit; nullopt where none.
-std::optional<Index> first_difference(const Tensor& before, const Tensor& after, Index cut) {
-  const auto vocab = static_cast<std::size_t>(before.cols());
-  for (Index t = 0; t < cut; ++t)
-    if (std::memcmp(before.data() + t * before.cols(), after.data() + t * before.cols(),
-                    vocab * sizeof(Real)) != 0)
-      return t;
-  return std::nullopt;
-}
-
-}  // namespace
-
-LeakageProbe::LeakageProbe(const Decoder& decoder, Index context, std::int64_t cuts,
-                           std::uint64_t seed)
-    : decoder_(decoder),
-      vocab_size_(static_cast<std::int32_t>(decoder.config().vocab_size)),
-      cuts_(cuts),
-      rng_(seed),
-      ids_(static_cast<std::size_t>(context)) {
+std::optional<Leak> find_leak(const Decoder& decoder, Index context, std::int64_t cuts,
+                              std::uint64_t seed) {
   check(context >= 2, "leak test: {} tokens are too few: no token precedes a later one", context);
-  for (auto& id : ids_) id = random_id();
-}
-
-std::optional<LeakageProbe::Leak> LeakageProbe::run() {
   const NoGrad guard;
-  const auto context = static_cast<Index>(ids_.size());
-  const Tensor before = logits(ids_);
-  for (std::int64_t c = 1; c <= cuts_; ++c) {
-    const Index cut = std::clamp<Index>(context * c / (cuts_ + 1), 1, context - 1);
-    std::vector<std::int32_t> changed = ids_;
+  Rng rng(seed);
+  const auto vocab_size = static_cast<std::int32_t>(decoder.config().vocab_size);
+  const auto random_id = [&] {
+    return static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocab_size)));
+  };
+  const auto logits = [&](const std::vector<std::int32_t>& tokens) {
+    Tensor result = decoder.logits(decoder.hidden_states(tokens, 1)).value();
+    require_finite(result.span(), "leak test", "logits");  // NaN has the bits of NaN
+    return result;
+  };
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(context));
+  for (auto& id : ids) id = random_id();
+  const Tensor before = logits(ids);
+  const Index width = before.cols();
+  for (std::int64_t c = 1; c <= cuts; ++c) {
+    const Index cut = std::clamp<Index>(context * c / (cuts + 1), 1, context - 1);
+    std::vector<std::int32_t> changed = ids;
     for (auto id = changed.begin() + cut; id != changed.end(); ++id)
-      *id = (*id + 1 + random_id() % std::max<std::int32_t>(1, vocab_size_ - 1)) % vocab_size_;
-    if (const auto at = first_difference(before, logits(changed), cut)) return Leak{cut, *at};
+      *id = (*id + 1 + random_id() % std::max<std::int32_t>(1, vocab_size - 1)) % vocab_size;
+    const Tensor after = logits(changed);
+    for (Index t = 0; t < cut; ++t)
+      if (std::memcmp(before.data() + t * width, after.data() + t * width,
+                      static_cast<std::size_t>(width) * sizeof(Real)) != 0)
+        return Leak{cut, t};
   }
   return std::nullopt;
-}
-
-std::int32_t LeakageProbe::random_id() {
-  return static_cast<std::int32_t>(rng_.below(static_cast<std::uint64_t>(vocab_size_)));
-}
-
-Tensor LeakageProbe::logits(const std::vector<std::int32_t>& tokens) const {
-  Tensor result = decoder_.logits(decoder_.hidden_states(tokens, 1)).value();
-  require_finite(result.span(), "leak test", "logits");  // NaN has the bits of NaN
-  return result;
 }
 
 }  // namespace focus

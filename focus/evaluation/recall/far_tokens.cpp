@@ -97,7 +97,7 @@ FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
   const std::string of = reference != nullptr ? reference->where + ": " : "";
   // The index of an attention's row; a missing row is added at one end.
   const auto place_of = [&](const AttentionSpec& spec, bool in_front) {
-    RowLosses row{.attention = AttentionLabel::of(ActiveAttention(measured, spec), spec)};
+    RowLosses row{.attention = ActiveAttention(measured, spec).label()};
     row.attention.name = of + row.attention.name;
     const auto found = std::ranges::find(rows, row.attention.name,
                                          [](const RowLosses& r) { return r.attention.name; });

@@ -9,52 +9,23 @@
 #include "data/settings/config.h"
 #include "data/synthetic/far_corpus.h"
 #include "data/text/text.h"
-#include "focus/evaluation/positions.h"
+#include "focus/evaluation/scores/pair_scores.h"
 
 namespace focus {
 namespace {
 
-/// Finds the token that holds a byte of the text that `ids` are of.
-class TokensOfBytes {
- public:
-  TokensOfBytes(const Tokenizer& tokenizer, std::span<const std::int32_t> ids)
-      : tokenizer_(tokenizer), ids_(ids) {}
-
-  /// The first token after which more than `byte` bytes have been said.
-  Index holding(std::size_t byte) const {
-    std::size_t low = 0, high = ids_.size();
-    while (low < high) {
-      const std::size_t middle = (low + high) / 2;
-      if (tokenizer_.decode(ids_.first(middle + 1)).size() > byte)
-        high = middle;
-      else
-        low = middle + 1;
-    }
-    return static_cast<Index>(low);
+/// The token that holds a byte of the text that `ids` are of.
+Index token_holding(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                    std::size_t byte) {
+  std::size_t low = 0, high = ids.size();
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    if (tokenizer.decode(ids.first(middle + 1)).size() > byte)
+      high = middle;
+    else
+      low = middle + 1;
   }
-
- private:
-  const Tokenizer& tokenizer_;
-  std::span<const std::int32_t> ids_;
-};
-
-/// Whether the target is each row's likeliest token: in chunks, as a vocabulary can be large.
-std::vector<bool> are_likeliest(const Decoder& decoder, const Tensor& hidden,
-                                std::span<const std::int32_t> targets) {
-  constexpr Index kChunk = 256;
-  std::vector<bool> likeliest;
-  for (Index first = 0; first < hidden.rows(); first += kChunk) {
-    const Index rows = std::min(kChunk, hidden.rows() - first);
-    Tensor chunk({rows, hidden.cols()});
-    std::copy_n(hidden.data() + first * hidden.cols(), rows * hidden.cols(), chunk.data());
-    const Tensor logits = decoder.logits(Variable(chunk)).value();
-    for (Index r = 0; r < rows; ++r) {
-      const Real* x = logits.data() + r * logits.cols();
-      likeliest.push_back(std::max_element(x, x + logits.cols()) - x ==
-                          targets[static_cast<std::size_t>(first + r)]);
-    }
-  }
-  return likeliest;
+  return static_cast<Index>(low);
 }
 
 /// Adds an answer; right and nats_per_token are sums until finish().
@@ -83,21 +54,22 @@ AnswerFigures& bucket_of(std::vector<RecallBucket>& buckets, Index distance) {
 /// Whether each answer of an item is right, and its nats.
 std::vector<double> score_item(const Decoder& decoder, const RecallItem& item) {
   const Tensor hidden = decoder.hidden_states(item.ids, 1).value();
-  const Index width = hidden.cols();
   std::vector<std::int32_t> targets;
-  for (const RecallItem::Span& answer : item.answers)
+  std::vector<Real> before;  // the rows that predict them
+  for (const RecallItem::Span& answer : item.answers) {
     targets.insert(targets.end(), item.ids.begin() + answer.begin, item.ids.begin() + answer.end);
-  Tensor rows({static_cast<Index>(targets.size()), width});
-  Index row = 0;
-  for (const RecallItem::Span& answer : item.answers)
-    for (Index t = answer.begin; t < answer.end; ++t)
-      std::copy_n(hidden.data() + (t - 1) * width, width, rows.data() + width * row++);
+    const Tensor rows = rows_of(hidden, answer.begin - 1, answer.end - answer.begin);
+    before.insert(before.end(), rows.span().begin(), rows.span().end());
+  }
+  const Tensor rows = Tensor::from({std::ssize(targets), hidden.cols()}, before);
   const std::vector<double> nats = decoder.cross_entropy_rows(rows, targets);
-  const std::vector<bool> likeliest = are_likeliest(decoder, rows, targets);
-  for (const double of_token : nats)
-    if (!std::isfinite(of_token))
-      fail("{}: the loss of an answer is {}; the model's weights or the attention overflow",
-           item.name, of_token);
+  std::vector<bool> likeliest;
+  for_logits(decoder, rows, [&](Index, Index count, const Tensor& logits) {
+    for (Index r = 0; r < count; ++r) {
+      const Real* const x = logits.data() + r * logits.cols();
+      likeliest.push_back(std::max_element(x, x + logits.cols()) - x == targets[likeliest.size()]);
+    }
+  });
   std::vector<double> scores;
   std::size_t at = 0;
   for (const RecallItem::Span& answer : item.answers) {
@@ -107,6 +79,9 @@ std::vector<double> score_item(const Decoder& decoder, const RecallItem& item) {
       sum += nats[at];
       is_right = is_right && likeliest[at];
     }
+    if (!std::isfinite(sum))
+      fail("{}: the loss of an answer is {}; the model's weights or the attention overflow",
+           item.name, sum);
     scores.insert(scores.end(), {is_right ? 1.0 : 0.0, sum});
   }
   return scores;
@@ -142,14 +117,13 @@ std::vector<RecallItem> recall_items(const LoadedModel& model,
     if (tokenizer.decode(ids) != document.text)
       fail("{}: the tokenizer does not reproduce its text, so its answers cannot be located",
            item.name);
-    const TokensOfBytes tokens(tokenizer, ids);
+    const auto holding = [&](std::size_t byte) { return token_holding(tokenizer, ids, byte); };
     ends.put_around(item.ids);
     const Index shift = ends.put_before(ids);
     for (const Answer& answer : document.answers) {
-      const RecallItem::Span span{
-          .begin = tokens.holding(answer.begin) + shift,
-          .end = tokens.holding(answer.end - 1) + 1 + shift,
-          .distance = tokens.holding(answer.begin) - tokens.holding(answer.source)};
+      const RecallItem::Span span{.begin = holding(answer.begin) + shift,
+                                  .end = holding(answer.end - 1) + 1 + shift,
+                                  .distance = holding(answer.begin) - holding(answer.source)};
       if (span.begin == 0) fail("{}: no token precedes its first answer", item.name);
       item.answers.push_back(span);
     }
@@ -201,8 +175,7 @@ RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
     if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(items.size()));
   }
   const auto scores = gather_parts(ranks, static_cast<int>(items.size()), own);
-  RecallRow row{.attention = AttentionLabel::of(active, attention),
-                .by_distance = {RecallBucket{}}};
+  RecallRow row{.attention = active.label(), .by_distance = {RecallBucket{}}};
   for (std::size_t i = 0; i < items.size(); ++i)
     for (std::size_t a = 0; a < items[i].answers.size(); ++a) {
       const RecallItem::Span& answer = items[i].answers[a];

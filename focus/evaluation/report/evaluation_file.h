@@ -4,7 +4,6 @@
 
 #include "focus/evaluation/recall/far_tokens.h"
 #include "focus/evaluation/recall/recall_eval.h"
-#include "focus/evaluation/row.h"
 
 namespace focus {
 

@@ -20,9 +20,6 @@ constexpr Index kPassTokens = 4096;
 constexpr Index kLeastHeld = 8;
 /// Pairs whose hidden states are held to be compared.
 constexpr std::size_t kComparedPairs = 128;
-/// Logits that are looked at at once.
-constexpr Index kLogits = 1 << 23;
-
 Index common(const TokenIds& a, const TokenIds& b) {
   return static_cast<Index>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
@@ -53,19 +50,6 @@ RowTotals totals(const Real* row, Index n) {
   return {static_cast<double>(*top) + std::log(sum), top - row};
 }
 
-/// f(first, rows, logits of these rows) over all rows of `hidden`.
-template <class F>
-void for_logits(const Decoder& decoder, const Tensor& hidden, F&& f) {
-  const Index width = hidden.cols(),
-              most = std::max<Index>(1, kLogits / decoder.config().vocab_size);
-  for (Index first = 0; first < hidden.rows(); first += most) {
-    const Index rows = std::min(most, hidden.rows() - first);
-    const auto part = hidden.span().subspan(static_cast<std::size_t>(first * width),
-                                            static_cast<std::size_t>(rows * width));
-    f(first, rows, decoder.logits(Tensor::from({rows, width}, part)).value());
-  }
-}
-
 class Scorer {
  public:
   Scorer(Decoder& decoder, std::span<const TokenPair> pairs, const PairScoring& options,
@@ -86,7 +70,7 @@ class Scorer {
   }
 
   /// With `hidden`, also the last norm's output of the rows that predict each continuation.
-  std::vector<ScoredPair> run(std::vector<Tensor>* hidden = nullptr) {
+  std::vector<ScoredPair> run(std::vector<Tensor>* hidden) {
     hidden_ = hidden;
     if (hidden_ != nullptr) hidden_->resize(pairs_.size());
     if (!options_.causal || !options_.share || !rotate_alike()) {
@@ -243,20 +227,6 @@ class Scorer {
   std::int64_t computed_ = 0;
 };
 
-/// Adds the pairs of a block, each beside the reference's dense attention; returns the tokens that
-/// the decoder computed.
-std::int64_t compare_block(Decoder& decoder, std::span<const TokenPair> block,
-                           const PairScoring& options, std::vector<ScoredPair>& scored) {
-  std::vector<Tensor> own, expected;
-  Scorer scorer(decoder, block, options, {});
-  std::vector<ScoredPair> of_block = scorer.run(&own);
-  Scorer(*options.reference, block, {.share = options.share}, {}).run(&expected);
-  for (std::size_t i = 0; i < block.size(); ++i)
-    of_block[i].kl = kl_rows(*options.reference, expected[i], decoder, own[i]);
-  std::ranges::move(of_block, std::back_inserter(scored));
-  return scorer.computed();
-}
-
 }  // namespace
 
 double ScoredPair::sum() const { return std::accumulate(log_probs.begin(), log_probs.end(), 0.0); }
@@ -271,16 +241,22 @@ std::vector<ScoredPair> score_pairs(Decoder& decoder, std::span<const TokenPair>
           pair.continuation.size());
   std::vector<ScoredPair> scored;
   std::int64_t computed = 0;
-  if (options.reference == nullptr) {
-    Scorer scorer(decoder, pairs, options, progress);
-    scored = scorer.run();
-    computed = scorer.computed();
-  }
-  for (std::size_t begin = 0; options.reference != nullptr && begin < pairs.size();
-       begin += kComparedPairs) {
-    const auto block = pairs.subspan(begin, std::min(kComparedPairs, pairs.size() - begin));
-    computed += compare_block(decoder, block, options, scored);
-    if (progress) progress(static_cast<double>(scored.size()) / static_cast<double>(pairs.size()));
+  const bool compares = options.reference != nullptr;
+  for (std::size_t begin = 0; begin < pairs.size(); begin = scored.size()) {
+    const auto block = pairs.subspan(
+        begin, compares ? std::min(kComparedPairs, pairs.size() - begin) : pairs.size());
+    const ShareDone of_all = [&](double share) {
+      const double done = static_cast<double>(begin) + share * static_cast<double>(block.size());
+      if (progress) progress(done / static_cast<double>(pairs.size()));
+    };
+    std::vector<Tensor> own, expected;
+    Scorer scorer(decoder, block, options, of_all);
+    std::vector<ScoredPair> of_block = scorer.run(compares ? &own : nullptr);
+    computed += scorer.computed();
+    if (compares) Scorer(*options.reference, block, {.share = options.share}, {}).run(&expected);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      of_block[i].kl = kl_rows(*options.reference, expected[i], decoder, own[i]);
+    std::ranges::move(of_block, std::back_inserter(scored));
   }
   for (std::size_t i = 0; i < scored.size(); ++i)
     if (!std::isfinite(scored[i].sum()))
@@ -301,11 +277,8 @@ std::vector<double> kl_rows(const Decoder& reference, const Tensor& reference_hi
         "kl_rows: {} rows of {} ids do not fit {} of {}", hidden.rows(), other.config().vocab_size,
         reference_hidden.rows(), vocab_size);
   std::vector<double> divergences(static_cast<std::size_t>(hidden.rows()));
-  const Index width = hidden.cols();
   for_logits(reference, reference_hidden, [&](Index first, Index rows, const Tensor& expected) {
-    const auto part = hidden.span().subspan(static_cast<std::size_t>(first * width),
-                                            static_cast<std::size_t>(rows * width));
-    const Tensor actual = other.logits(Tensor::from({rows, width}, part)).value();
+    const Tensor actual = other.logits(rows_of(hidden, first, rows)).value();
     parallel_chunks(rows, rows_per_chunk(vocab_size), [&](Index begin, Index end) {
       for (Index r = begin; r < end; ++r) {
         const Real* const p = expected.data() + r * vocab_size;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -10,6 +11,23 @@
 #include "focus/evaluation/scores/encoding.h"
 
 namespace focus {
+
+/// Some consecutive rows of a matrix, copied.
+inline Tensor rows_of(const Tensor& x, Index first, Index rows) {
+  const Index width = x.cols();
+  return Tensor::from({rows, width}, x.span().subspan(static_cast<std::size_t>(first * width),
+                                                      static_cast<std::size_t>(rows * width)));
+}
+/// Calls f(first, rows, their logits) over all rows of `hidden`, as many at once as have 8 million
+/// logits.
+template <class F>
+void for_logits(const Decoder& decoder, const Tensor& hidden, F&& f) {
+  const Index most = std::max<Index>(1, (1 << 23) / decoder.config().vocab_size);
+  for (Index first = 0; first < hidden.rows(); first += most) {
+    const Index rows = std::min(most, hidden.rows() - first);
+    f(first, rows, decoder.logits(rows_of(hidden, first, rows)).value());
+  }
+}
 
 /// What a model says of a pair's continuation.
 struct ScoredPair {

@@ -144,10 +144,11 @@ std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec
   if (reference != nullptr) dense.emplace(*reference, AttentionSpec{});
   const ActiveAttention active(model, attention);
   refuse_generation(active, requests);
-  const auto scored_requests =
-      static_cast<double>(requests.size()) -
-      static_cast<double>(std::ranges::count(requests, Type::generate_until, &ScoreRequest::type));
-  const double share_scored = scored_requests / static_cast<double>(requests.size());
+  const auto of_all = [&](std::ptrdiff_t count) {
+    return static_cast<double>(count) / static_cast<double>(requests.size());
+  };
+  const double share_scored =
+      1 - of_all(std::ranges::count(requests, Type::generate_until, &ScoreRequest::type));
   const std::vector<ScoredPair> scored = score_pairs(
       *model.decoder, all.pairs,
       {.causal = active.causal(),
@@ -158,22 +159,19 @@ std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec
       work);
   const TouchedPairs touches = TouchedPairs::of(active);
   std::vector<ScoreAnswer> answers;
-  std::size_t generated = 0;
+  std::ptrdiff_t generated = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const Encoded::Part& part = all.parts[i];
     if (requests[i].type != Type::generate_until) {
-      answers.push_back(
-          scored_answer(std::span(all.pairs).subspan(part.begin, part.end - part.begin),
-                        std::span(scored).subspan(part.begin, part.end - part.begin),
-                        model.decoder->config(), touches));
+      const std::size_t size = part.end - part.begin;
+      answers.push_back(scored_answer(std::span(all.pairs).subspan(part.begin, size),
+                                      std::span(scored).subspan(part.begin, size),
+                                      model.decoder->config(), touches));
       answers.back().cut = part.cut;
       continue;
     }
     answers.push_back(generated_answer(model, active, encoder, requests[i], touches));
-    ++generated;
-    if (progress)
-      progress(share_scored +
-               static_cast<double>(generated) / static_cast<double>(requests.size()));
+    if (progress) progress(share_scored + of_all(++generated));
   }
   return answers;
 }

@@ -33,11 +33,6 @@ Variable last_tokens(const Variable& x, Index seq_len) {
   return Variable(last);
 }
 
-void append(std::vector<Real>& held, const Variable& x) {
-  const auto values = x.value().span();
-  held.insert(held.end(), values.begin(), values.end());
-}
-
 }  // namespace
 
 SharedPrefix::SharedPrefix(Decoder& decoder) : decoder_(decoder), layers_(decoder.layers().size()) {
@@ -49,8 +44,8 @@ Index SharedPrefix::hold(std::span<const std::int32_t> ids) {
   const auto differs = std::ranges::mismatch(ids_, ids).in2;
   const auto kept = static_cast<std::size_t>(differs - ids.begin());
   for (Layer& layer : layers_)
-    for (std::vector<Real>* held : {&layer.h, &layer.q, &layer.k, &layer.v})
-      if (!ids_.empty()) held->resize(held->size() / ids_.size() * kept);
+    for (std::vector<Real>& held : layer)
+      if (!ids_.empty()) held.resize(held.size() / ids_.size() * kept);
   ids_.resize(kept);
   if (kept == ids.size()) return 0;
   holding_ = true;
@@ -65,25 +60,22 @@ Tensor SharedPrefix::hidden_states(std::span<const std::int32_t> ids, Index batc
   return decoder_.hidden_states(ids, batch, size()).value();
 }
 
-Variable SharedPrefix::attend_by_itself(const MechanismInputs& in) const {
-  const AttentionMechanism& own = own_[static_cast<std::size_t>(in.layer)];
-  return own ? own(in) : attention(in.q, in.k, in.v, in.options);
-}
-
 Variable SharedPrefix::attend(const MechanismInputs& in) {
   check(in.first_position == size(),
         "shared prefix: a token at position {}, but {} tokens are cached", in.first_position,
         size());
   Layer& held = layers_[static_cast<std::size_t>(in.layer)];
-  const Variable h = behind(held.h, in.h), q = behind(held.q, in.q);
-  const Variable k = behind(held.k, in.k), v = behind(held.v, in.v);
-  const Variable out = attend_by_itself({h, q, k, v, in.options, in.layer, 0});
-  if (holding_) {
-    append(held.h, in.h);
-    append(held.q, in.q);
-    append(held.k, in.k);
-    append(held.v, in.v);
-  }
+  const Variable h = behind(held[0], in.h), q = behind(held[1], in.q);
+  const Variable k = behind(held[2], in.k), v = behind(held[3], in.v);
+  const AttentionMechanism& own = own_[static_cast<std::size_t>(in.layer)];
+  const Variable out =
+      own ? own({h, q, k, v, in.options, in.layer, 0}) : attention(q, k, v, in.options);
+  if (holding_)
+    for (std::size_t i = 0; const Variable* x : {&in.h, &in.q, &in.k, &in.v}) {
+      const auto values = x->value().span();
+      held[i].insert(held[i].end(), values.begin(), values.end());
+      ++i;
+    }
   return last_tokens(out, in.h.dim(1));
 }
 

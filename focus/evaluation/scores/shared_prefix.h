@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -29,12 +30,9 @@ class SharedPrefix {
   Index size() const { return static_cast<Index>(ids_.size()); }
 
  private:
-  /// What attention reads of the held tokens, [tokens, ...] of each.
-  struct Layer {
-    std::vector<Real> h, q, k, v;
-  };
+  /// What attention reads of the held tokens: h, q, k and v, [tokens, ...] of each.
+  using Layer = std::array<std::vector<Real>, 4>;
   Variable attend(const MechanismInputs& in);
-  Variable attend_by_itself(const MechanismInputs& in) const;
 
   Decoder& decoder_;
   std::vector<AttentionMechanism> own_;  // the decoder's, of each layer

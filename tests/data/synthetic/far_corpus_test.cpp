@@ -50,8 +50,8 @@ TEST(Tales, AreOfSomeSizeInAsciiAndWellFormed) {
 }
 
 TEST(Tales, WhatIsAnsweredWasToldFarAbove) {
-  const std::set<std::string> small = {"at",   "the",      "it",   "in",  "was",
-                                       "kept", "belonged", "owed", "did", "to"};
+  const std::set<std::string> small = {"at",       "the",  "it",  "in", "was", "kept",
+                                       "belonged", "owed", "did", "to", "of"};
   const std::regex word("[A-Za-z0-9-]+");
   for (const std::string& text : tales(5, 300)) {
     std::size_t questions = 0, words = 0;
@@ -88,7 +88,7 @@ TEST(FarCorpus, SameSeedSameBytes) {
   EXPECT_EQ(fnv1a_of(joined_texts(generate_far_documents({.documents = 100}), "\n\n")),
             0x0d35f2284ee44eccULL);
   const std::uint64_t hashes[] = {16431521517302372457ULL, 12844291705202761652ULL,
-                                  17772718269276725465ULL, 1ULL};
+                                  17772718269276725465ULL, 14722146730987811553ULL};
   for (std::size_t i = 0; i < 4; ++i) {
     const CorpusKind kind = kAsking[i];
     EXPECT_EQ(fnv1a_of(joined_texts(generate_far_documents({.kind = kind, .documents = 40}), "\n")),

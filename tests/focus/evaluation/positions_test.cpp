@@ -1,4 +1,3 @@
-#include "focus/evaluation/positions.h"
 
 #include <gtest/gtest.h>
 

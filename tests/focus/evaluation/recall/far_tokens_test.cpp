@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "data/settings/struct_json.h"
-#include "focus/evaluation/recall/position_losses.h"
 #include "focus/evaluation/report/tables.h"
 #include "tests/support/tiny_session.h"
 
