@@ -161,8 +161,8 @@ using ShareDone = std::function<void(double)>;
 /// Scored tokens one by one: -log p, how many tokens of its window precede each, and which of
 /// all tokens of the texts, one after the other, it is.
 struct TokenLosses {
-  std::vector<double> nats;
-  std::vector<Index> before, token;
+  std::vector<double> nats = {};
+  std::vector<Index> before = {}, token = {};
   Index tokens = 0;  // of the texts so far
 };
 

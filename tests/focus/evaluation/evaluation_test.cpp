@@ -1,33 +1,32 @@
 #include "focus/evaluation/evaluation.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "data/settings/struct_json.h"
 #include "tests/support/compare.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_session.h"
 
 namespace focus {
 namespace {
 
-LoadedModel with_focus(Balance balance = Balance::carried) {
+using testing::HasSubstr;
+
+LoadedModel with_focus(const FocusConfig& focus = tiny_focus(Balance::carried)) {
   LoadedModel model = tiny_loaded();
   RunConfig config;
-  config.focus = tiny_focus(balance);
+  config.focus = focus;
   Rng rng(3);
   attach_adapters(config, model, rng);
   return model;
 }
 
 LoadedModel with_keys() {
-  LoadedModel model = tiny_loaded();
-  RunConfig config;
-  config.focus = tiny_focus();
-  config.focus.grouping.name = "keys";
-  config.focus.training = Training::summary;
-  Rng rng(3);
-  attach_adapters(config, model, rng);
-  return model;
+  FocusConfig focus = tiny_focus();
+  focus.grouping.name = "keys";
+  focus.training = Training::summary;
+  return with_focus(focus);
 }
 
 EvalText tiny_text(Index tokens = 60) {
@@ -43,13 +42,8 @@ std::vector<std::string> names_of(LoadedModel& model, const std::vector<std::str
 }
 using Words = std::vector<std::string>;
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
+void expect_refused(LoadedModel& model, const std::string& word, const std::string& part) {
+  EXPECT_THAT(error_of([&] { names_of(model, {word}); }), HasSubstr(part)) << word;
 }
 
 TEST(AttentionSpec, WordsAreReadInOneWay) {
@@ -66,20 +60,15 @@ TEST(AttentionSpec, WordsAreReadInOneWay) {
 }
 
 TEST(AttentionSpec, MistakesNameTheWord) {
-  EXPECT_NE(error_of([] { parse_attention("sparc:3", "--attention"); }).find("sparc"),
-            std::string::npos);
-  EXPECT_NE(error_of([] { parse_attention("hard:0", "--attention"); }).find("hard:0"),
-            std::string::npos);
-  EXPECT_NE(error_of([] { parse_attention("hard:x", "--attention"); }).find("hard:x"),
-            std::string::npos);
-  EXPECT_NE(error_of([] { parse_attention("dense:3", "--attention"); }).find("no settings"),
-            std::string::npos);
-  EXPECT_NE(error_of([] { parse_attention("window:3:4", "--attention"); }).find("KEY=VALUE"),
-            std::string::npos);
+  for (const auto& [word, part] :
+       {std::pair("sparc:3", "sparc"), std::pair("hard:0", "hard:0"), std::pair("hard:x", "hard:x"),
+        std::pair("dense:3", "no settings"), std::pair("window:3:4", "KEY=VALUE")})
+    EXPECT_THAT(error_of([&] { parse_attention(word, "--attention"); }), HasSubstr(part));
 }
 
 TEST(AttentionSpec, ResolvesForTheModel) {
-  LoadedModel dense = tiny_loaded(), focus = with_focus(), leaky = with_focus(Balance::sequence);
+  LoadedModel dense = tiny_loaded(), focus = with_focus(),
+              leaky = with_focus(tiny_focus(Balance::sequence));
   EXPECT_EQ(names_of(dense, {}), (Words{"dense"}));
   EXPECT_EQ(names_of(focus, {"local", "focus:1", "soft", "hard:1", "hard:2:gate=drop"}),
             (Words{"local only", "soft, carried", "hard k=1 keep, carried", "hard k=2, carried"}));
@@ -89,9 +78,9 @@ TEST(AttentionSpec, ResolvesForTheModel) {
   EXPECT_EQ(names_of(leaky, {"soft"}, DefaultBalance::trained),
             (Words{"soft, sequence (not causal)"}));
   EXPECT_EQ(names_of(dense, {"window:5", "dense"}), (Words{"window w=5", "dense"}));
-  EXPECT_NE(error_of([&] { names_of(dense, {"soft"}); }).find("no Focus"), std::string::npos);
-  EXPECT_NE(error_of([&] { names_of(focus, {"hard:5"}); }).find("4 groups"), std::string::npos);
-  EXPECT_NE(error_of([&] { names_of(focus, {"trained"}); }).find("trained"), std::string::npos);
+  expect_refused(dense, "soft", "no Focus");
+  expect_refused(focus, "hard:5", "4 groups");
+  expect_refused(focus, "trained", "trained");
 }
 
 TEST(AttentionSpec, SummarySettingsAreReadAndCompleted) {
@@ -127,9 +116,7 @@ TEST(AttentionSpec, SummarySettingsAreReadAndCompleted) {
   for (const char* wrong :
        {"summary:257", "summary:-1", "summary:x", "summary:1:2", "summary:unselected_groups=some",
         "summary:block=0", "summary:sinks=65", "summary:window=3"})
-    EXPECT_NE(error_of([&] { parse_attention(wrong, "--attention"); }).find(wrong),
-              std::string::npos)
-        << wrong;
+    EXPECT_THAT(error_of([&] { parse_attention(wrong, "--attention"); }), HasSubstr(wrong));
 }
 
 TEST(AttentionSpec, GroupsOfKeysHaveSummaryAlone) {
@@ -142,15 +129,12 @@ TEST(AttentionSpec, GroupsOfKeysHaveSummaryAlone) {
   EXPECT_EQ(names_of(tokens, {"summary:1", "summary:selection=own:local_window=9:sinks=0"}),
             (Words{"summary m=1 w=4, carried", "summary own w=9 sinks=0, carried"}));
   EXPECT_EQ(own_attention(keys).kind, AttentionKind::summary);
-  const auto says = [&](LoadedModel& model, const std::string& word, const std::string& part) {
-    EXPECT_NE(error_of([&] { names_of(model, {word}); }).find(part), std::string::npos) << word;
-  };
-  says(keys, "soft", "groups keys and supports only summary:M");
-  says(keys, "hard:1", "groups keys and supports only summary:M");
-  says(keys, "summary:selection=own", "selection own is for groups of tokens");
-  says(keys, "summary:5", "4 groups");
+  expect_refused(keys, "soft", "groups keys and supports only summary:M");
+  expect_refused(keys, "hard:1", "groups keys and supports only summary:M");
+  expect_refused(keys, "summary:selection=own", "selection own is for groups of tokens");
+  expect_refused(keys, "summary:5", "4 groups");
   LoadedModel dense = tiny_loaded();
-  says(dense, "summary:1", "no Focus");
+  expect_refused(dense, "summary:1", "no Focus");
 }
 
 TEST(ActiveAttention, LeavesTheModelAsItWas) {
@@ -198,16 +182,15 @@ TEST(ActiveAttention, InSomeLayersAloneTheOthersAreDense) {
                              "summary:1:w_by_layer=0+2+1"}),
             (Words{"window w=3 in layer 0+2", "summary m=4+0+1 by layer w=4, keys",
                    "summary m=1 w=0+2+1 by layer, keys"}));
-  const auto says = [&](const std::string& word, const std::string& part) {
-    EXPECT_NE(error_of([&] { names_of(model, {word}); }).find(part), std::string::npos) << word;
-  };
-  says("window:3:layers=3", "layer 3, but tiny gpt2 has 3");
-  says("window:3:layers=", "not a list of numbers");
-  says("window:3:layers=1+", "not a list of numbers");
-  says("window:3:layers=-1", "not a list of numbers");
-  says("summary:m_by_layer=1+2", "2 values for 3 layers");
-  says("summary:m_by_layer=1+2+5", "has 4 groups");
-  says("summary:w_by_layer=1+2", "w_by_layer has 2 values for 3 layers");
+  for (const auto& [word, part] :
+       {std::pair("window:3:layers=3", "layer 3, but tiny gpt2 has 3"),
+        std::pair("window:3:layers=", "not a list of numbers"),
+        std::pair("window:3:layers=1+", "not a list of numbers"),
+        std::pair("window:3:layers=-1", "not a list of numbers"),
+        std::pair("summary:m_by_layer=1+2", "2 values for 3 layers"),
+        std::pair("summary:m_by_layer=1+2+5", "has 4 groups"),
+        std::pair("summary:w_by_layer=1+2", "w_by_layer has 2 values for 3 layers")})
+    expect_refused(model, word, part);
 }
 
 TEST(Evaluation, EveryTokenButTheFirstIsScoredOnce) {
@@ -370,6 +353,41 @@ TEST(Evaluation, ATokenBeforeEachWindowIsItsFirst) {
   }
   EXPECT_EQ(losses.before[0], 1);
   EXPECT_THROW(evaluate(*model.decoder, text, {.context = 8, .stride = 8}), std::invalid_argument);
+}
+
+std::string problem(const EvalSettings& settings, const std::string& family) {
+  return error_of([&] { settings.for_model(tiny_loaded(family)); });
+}
+
+TEST(Positions, RotaryOnesGoOnWhereTheUserSaysSoAndLearnedOnesEnd) {
+  EXPECT_EQ(problem({.context = 128}, "llama"), "");
+  EXPECT_THAT(problem({.context = 129}, "llama"), HasSubstr("--beyond-positions"));
+  EXPECT_EQ(problem({.context = 129, .beyond_positions = true}, "llama"), "");
+  EXPECT_EQ(problem({.context = 128, .beyond_positions = true}, "gpt2"), "");
+  for (const bool beyond : {false, true}) {
+    const std::string error = problem({.context = 129, .beyond_positions = beyond}, "gpt2");
+    EXPECT_THAT(error, HasSubstr("128 positions"));
+    EXPECT_THAT(error, Not(HasSubstr("--beyond-positions"))) << "no way out for it";
+  }
+}
+
+TEST(Positions, WhoGoesOnIsTold) {
+  EXPECT_EQ(positions_notice(tiny_loaded("llama"), 128), "");
+  EXPECT_THAT(positions_notice(tiny_loaded("llama"), 129),
+              AllOf(HasSubstr("129 tokens"), HasSubstr("128 positions")));
+}
+
+TEST(Positions, WhatStandsBeyondTheTableIsEvaluated) {
+  LoadedModel model = tiny_loaded("llama");
+  const EvalText text{"tiny", random_ids(300, kTinyVocabulary, 8), 300};
+  const EvalSettings settings =
+      EvalSettings{.context = 300, .beyond_positions = true}.for_model(model);
+  TokenLosses far, near;
+  evaluate(*model.decoder, text, settings, {.losses = &far});
+  evaluate(*model.decoder, text, {.context = 128, .stride = 64}, {.losses = &near});
+  ASSERT_EQ(far.nats.size(), 299U);
+  for (std::size_t i = 0; i < 127; ++i) EXPECT_NEAR(far.nats[i], near.nats[i], 1e-4) << i;
+  for (const double nats : far.nats) EXPECT_TRUE(std::isfinite(nats));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "focus/evaluation/recall/far_tokens.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 
@@ -11,14 +11,15 @@
 namespace focus {
 namespace {
 
+using testing::HasSubstr;
+
 /// Losses of tokens 1, 2, ... of one text.
 TokenLosses losses_of(const std::vector<double>& nats) {
-  TokenLosses losses{.nats = nats, .before = {}, .token = {}, .tokens = 0};
-  for (std::size_t i = 0; i < nats.size(); ++i) {
-    losses.before.push_back(static_cast<Index>(i) + 1);
-    losses.token.push_back(static_cast<Index>(i) + 1);
+  TokenLosses losses{.nats = nats, .tokens = std::ssize(nats) + 1};
+  for (Index token = 1; token < losses.tokens; ++token) {
+    losses.before.push_back(token);
+    losses.token.push_back(token);
   }
-  losses.tokens = static_cast<Index>(nats.size()) + 1;
   return losses;
 }
 
@@ -127,7 +128,7 @@ TEST(FarTokens, TableAndJsonSayTheSame) {
   const std::string text = far_legend(example()) + plain_text(far_table(example()));
   for (const char* part : {"2 of 4 tokens are long-range (50.00 %)", "64 to 79 tokens", "66.7 %",
                            "57.1 %", "window: window"})
-    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+    EXPECT_THAT(text, HasSubstr(part));
   const auto json = struct_to_json(example());
   EXPECT_EQ(json.at("far"), 2);
   EXPECT_EQ(json.at("step"), 16);
@@ -183,7 +184,7 @@ TEST(FarTokens, ThoseOfAnotherModelAreItsOwn) {
   EXPECT_EQ(report.rows[0].figures.nats_far, own.rows[0].figures.nats_far);
   EXPECT_EQ(report.rows[1].attention.name, "window w=4");
   EXPECT_EQ(report.rows[2].figures.nats_far, own.rows[1].figures.nats_far);
-  EXPECT_NE(far_legend(report).find("tokens are long-range for other.h5 ("), std::string::npos);
+  EXPECT_THAT(far_legend(report), HasSubstr("tokens are long-range for other.h5 ("));
 }
 
 TEST(PositionLosses, BucketsDoubleAndThenGoInQuarters) {
@@ -201,11 +202,10 @@ TEST(PositionLosses, BucketsDoubleAndThenGoInQuarters) {
   EXPECT_EQ(buckets[1].nats, 2.5);
   EXPECT_EQ(buckets[2].tokens, 3);
   EXPECT_EQ(buckets.back().tokens, 7);
-  const auto json = struct_to_json(buckets);
-  EXPECT_EQ(json[4].at("from"), 16);
-  EXPECT_EQ(json[4].at("to"), 19);
+  EXPECT_EQ(struct_to_json(buckets[4]).at("from"), 16);
+  EXPECT_EQ(struct_to_json(buckets[4]).at("to"), 19);
   // Buckets that hold nothing are left out.
-  EXPECT_EQ(losses_by_position({.nats = {1, 3}, .before = {2, 33}, .token = {}}).size(), 2U);
+  EXPECT_EQ(losses_by_position({.nats = {1, 3}, .before = {2, 33}}).size(), 2U);
   EXPECT_TRUE(losses_by_position({}).empty());
 }
 

@@ -51,32 +51,39 @@ std::vector<double> reference(const Decoder& decoder, const TokenPair& pair) {
   return log_probs;
 }
 
-void expect_scores(LoadedModel& model, const AttentionSpec& spec) {
-  const ActiveAttention active(model, spec);
+/// Scores all pairs as they are one by one; returns the work.
+ScoringWork expect_scores(Decoder& decoder, const PairScoring& options, const std::string& what) {
+  ScoringWork work;
   const auto all = pairs();
-  for (const bool share : {true, false}) {
-    ScoringWork work;
-    const auto scored =
-        score_pairs(*model.decoder, all, {.causal = active.causal(), .share = share}, {}, &work);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto expected = reference(*model.decoder, all[i]);
-      ASSERT_EQ(scored[i].log_probs.size(), expected.size());
-      for (std::size_t t = 0; t < expected.size(); ++t)
-        EXPECT_NEAR(scored[i].log_probs[t], expected[t], 2e-5)
-            << model.where << ", " << active.title() << ", pair " << i << ", token " << t;
+  const auto scored = score_pairs(decoder, all, options, {}, &work);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto expected = reference(decoder, all[i]);
+    EXPECT_EQ(scored[i].log_probs.size(), expected.size());
+    for (std::size_t t = 0; t < expected.size(); ++t)
+      EXPECT_NEAR(scored[i].log_probs.at(t), expected[t], 2e-5)
+          << what << ", pair " << i << ", token " << t;
+  }
+  return work;
+}
+
+void expect_scores(LoadedModel& model, const std::vector<std::string>& words) {
+  for (const AttentionSpec& spec : resolve_words(words, model, DefaultBalance::trained, "test")) {
+    const ActiveAttention active(model, spec);
+    const std::string what = model.where + ", " + active.title();
+    for (const bool share : {true, false}) {
+      const auto [tokens, computed] =
+          expect_scores(*model.decoder, {.causal = active.causal(), .share = share}, what);
+      const bool shares = share && active.causal();
+      EXPECT_TRUE(shares ? computed < tokens * 7 / 10 : computed == tokens)
+          << what << ": " << computed << " of " << tokens;
     }
-    const bool shares = share && active.causal();
-    EXPECT_TRUE(shares ? work.computed < work.tokens * 7 / 10 : work.computed == work.tokens)
-        << active.title() << ": " << work.computed << " of " << work.tokens;
   }
 }
 
 TEST(ScorePairs, SharedContextsGiveTheNumbersOfWholeSequencesInEveryFamily) {
   for (const std::string& family : family_names()) {
     LoadedModel model = byte_model_with_focus(family);
-    for (const AttentionSpec& spec :
-         resolve_words({"dense", "soft", "hard:1"}, model, DefaultBalance::trained, "test"))
-      expect_scores(model, spec);
+    expect_scores(model, {"dense", "soft", "hard:1"});
   }
 }
 
@@ -89,38 +96,18 @@ TEST(ScorePairs, SequencesShareNothingWhereTheirLengthsRotateThem) {
     Decoder decoder(config);
     Rng rng(5);
     initialise(decoder, rng);
-    const auto all = pairs();
-    ScoringWork work;
-    const std::vector<ScoredPair> scored = score_pairs(decoder, all, {}, {}, &work);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto expected = reference(decoder, all[i]);
-      for (std::size_t t = 0; t < expected.size(); ++t)
-        EXPECT_NEAR(scored[i].log_probs[t], expected[t], 2e-5) << original << ", pair " << i;
-    }
+    const ScoringWork work = expect_scores(decoder, {}, std::to_string(original));
     EXPECT_EQ(work.computed < work.tokens, original == 1000);
   }
 }
 
 TEST(ScorePairs, SharedContextsGiveTheNumbersOfWholeSequencesInEveryAttention) {
   LoadedModel model = byte_model_with_focus();
-  const std::vector<std::string> words = {"local",
-                                          "hard:2:gate=drop",
-                                          "soft:layers=1",
-                                          "summary:1:block=4",
-                                          "soft:balance=sequence",
-                                          "hard:1:balance=sequence",
-                                          "window:8",
-                                          "sink_window:8",
-                                          "performer:16",
-                                          "routing_transformer:4:shared_qk=false",
-                                          "sparq:8",
-                                          "magicpig:4",
-                                          "quest:2",
-                                          "moba:2:block_size=8",
-                                          "oracle:4",
-                                          "random_groups:3"};
-  for (const AttentionSpec& spec : resolve_words(words, model, DefaultBalance::trained, "test"))
-    expect_scores(model, spec);
+  expect_scores(model,
+                {"local", "hard:2:gate=drop", "soft:layers=1", "summary:1:block=4",
+                 "soft:balance=sequence", "hard:1:balance=sequence", "window:8", "sink_window:8",
+                 "performer:16", "routing_transformer:4:shared_qk=false", "sparq:8", "magicpig:4",
+                 "quest:2", "moba:2:block_size=8", "oracle:4", "random_groups:3"});
 }
 
 TEST(ScorePairs, GreedyWhereEveryTokenIsTheLikeliest) {
