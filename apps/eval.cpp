@@ -9,7 +9,7 @@
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/settings/struct_json.h"
-#include "focus/evaluation/report/evaluation_page.h"
+#include "focus/evaluation/report/evaluation_file.h"
 #include "focus/evaluation/report/tables.h"
 
 namespace focus::app {

@@ -3,7 +3,6 @@
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/settings/struct_json.h"
-#include "focus/evaluation/report/groups_page.h"
 #include "focus/evaluation/statistics/groups_report.h"
 
 namespace focus::app {

@@ -1,7 +1,7 @@
 #include "apps/command.h"
 #include "data/files/durable_file.h"
 #include "data/text/text.h"
-#include "focus/evaluation/report/evaluation_page.h"
+#include "focus/evaluation/report/evaluation_file.h"
 #include "focus/training/compare/compare_report.h"
 
 namespace focus::app {

@@ -94,9 +94,8 @@ struct WindowScores {
   double comparing = 0;  // seconds that this process took for what is of dense attention
 
   std::vector<double> numbers() {
-    std::vector<double> list = {
-        score.nats,       static_cast<double>(score.tokens), score.has_dense ? 1.0 : 0.0, score.kl,
-        score.difference, score.difference_squares};
+    std::vector<double> list = {score.nats, static_cast<double>(score.tokens), score.kl,
+                                score.difference, score.difference_squares};
     append_numbers(counts, list);
     list.insert(list.end(), nats.begin(), nats.end());
     return list;
@@ -106,11 +105,10 @@ struct WindowScores {
                                      AttentionCounts& all_counts) {
     of_text += Score{.nats = list[0],
                      .tokens = static_cast<std::int64_t>(list[1]),
-                     .has_dense = list[2] != 0,
-                     .kl = list[3],
-                     .difference = list[4],
-                     .difference_squares = list[5]};
-    list = list.subspan(6);
+                     .kl = list[2],
+                     .difference = list[3],
+                     .difference_squares = list[4]};
+    list = list.subspan(5);
     return list.subspan(add_numbers(list, all_counts));
   }
 };
@@ -135,7 +133,6 @@ WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<con
   if (dense == nullptr) return all;
   const double start = now();
   const DenseReference::Batch& reference = dense->next([&] { return dense_batch(decoder, batch); });
-  score.has_dense = true;
   for (std::size_t i = 0; i < nats.size(); ++i) {
     const double difference = nats[i] - reference.nats[i];
     score.difference += difference;
@@ -255,7 +252,6 @@ double Score::difference_error() const {
 }
 
 Score& Score::operator+=(const Score& other) {
-  has_dense = has_dense || other.has_dense;
   kl += other.kl;
   difference += other.difference;
   difference_squares += other.difference_squares;
@@ -287,14 +283,14 @@ Score evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSett
 
 namespace {
 
-void set_score(Row& row, const Score& score) {
+void set_score(Row& row, const Score& score, bool against_dense) {
   row.perplexity = score.perplexity();
   row.bits_per_byte = score.bits_per_byte();
   row.word_perplexity = score.word_perplexity();
   row.byte_perplexity = score.byte_perplexity();
   row.nats_per_token = score.nats_per_token();
   row.tokens_scored = score.tokens;
-  if (!score.has_dense) return;
+  if (!against_dense) return;
   row.kl = score.mean_kl();
   row.nats_against_dense = score.mean_difference();
   row.nats_against_dense_error = score.difference_error();
@@ -347,7 +343,7 @@ Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const
   const double start = now();
   if (pass.dense != nullptr) pass.dense->rewind();
   const WindowScores scores = evaluate_pieces(decoder, texts, settings, pass, &active);
-  set_score(row, scores.score);
+  set_score(row, scores.score, settings.against_dense);
   const double seconds = now() - start - scores.comparing;
   row.tokens_per_second = seconds > 0 ? static_cast<double>(scores.score.tokens) / seconds : 0;
   if (scores.documents.size() > 1 && scores.documents.size() <= kMostDocuments)

@@ -117,7 +117,6 @@ struct Score {
   std::int64_t bytes = 0, words = 0;
   // Against dense attention on the same tokens, where asked for: sums over the scored tokens of
   // KL(dense || this), of the difference of -log p and of its square.
-  bool has_dense = false;
   double kl = 0, difference = 0, difference_squares = 0;
 
   /// Means, and the standard error of the mean difference, in nats per token.

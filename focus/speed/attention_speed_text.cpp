@@ -7,7 +7,7 @@
 #include "autograd/simd/bf16_kernels.h"
 #include "data/text/format.h"
 #include "focus/evaluation/attention_spec.h"
-#include "focus/evaluation/report/table.h"
+#include "focus/evaluation/report/html_report.h"
 #include "focus/speed/attention_speed.h"
 
 // Reads a measurement's attention specs and writes its figures.

@@ -7,6 +7,8 @@
 
 namespace focus {
 
+class HtmlReport;
+
 /// Texts, and what attentions came to on them.
 struct TextEvaluation {
   struct Tokenizer {
@@ -58,5 +60,12 @@ struct EvaluationFile {
 
 /// Throws std::runtime_error that begins with `where` for anything else.
 EvaluationFile evaluation_from_json(const nlohmann::json& json, const std::string& where);
+
+/// Evaluations of one base on the same tokens and questions as one: its adapters side by side. The
+/// others stay as they are.
+std::vector<EvaluationFile> joined_evaluations(const std::vector<EvaluationFile>& evals);
+
+/// Tables and charts. Throws std::runtime_error where `eval` has neither texts nor answers.
+void add_evaluation(HtmlReport& report, const EvaluationFile& eval);
 
 }  // namespace focus

@@ -1,5 +1,3 @@
-#include "focus/evaluation/report/evaluation_page.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include "autograd/base/check.h"
 #include "data/settings/struct_json.h"
 #include "focus/evaluation/report/charts.h"
+#include "focus/evaluation/report/evaluation_file.h"
 #include "focus/evaluation/report/tables.h"
 
 namespace focus {

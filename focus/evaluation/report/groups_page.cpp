@@ -1,10 +1,9 @@
-#include "focus/evaluation/report/groups_page.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "focus/evaluation/report/charts.h"
 #include "focus/evaluation/report/html_report.h"
+#include "focus/evaluation/statistics/groups_report.h"
 
 namespace focus {
 namespace {

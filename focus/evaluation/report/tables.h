@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "focus/evaluation/report/evaluation_file.h"
-#include "focus/evaluation/report/table.h"
+#include "focus/evaluation/report/html_report.h"
 
 // The tables of an evaluation, for a terminal and for a page. Columns that no row has a value for
 // are left out.

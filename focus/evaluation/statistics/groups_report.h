@@ -102,6 +102,11 @@ GroupsReport describe_groups(LoadedModel& model, const TextWindows& text, Index 
 LayerAgreement layer_agreement(std::span<const GroupAssignments> a,
                                std::span<const GroupAssignments> b);
 
+/// For a terminal: a line a grouping, and agreements.
+std::string groups_table(const GroupsReport& report);
+/// One page without scripts or anything from outside, of all that a report holds.
+std::string groups_page(const GroupsReport& report);
+
 // Groups of other adapters, models and checkpoints in the tokens of a report.
 
 /// What is loaded where another adapter is put onto a base.

@@ -1,4 +1,4 @@
-#include "focus/evaluation/report/evaluation_page.h"
+#include "focus/evaluation/report/evaluation_file.h"
 
 #include <gmock/gmock.h>
 
