@@ -1,20 +1,20 @@
 #include "data/synthetic/far_corpus.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 #include <regex>
 #include <set>
 #include <span>
-#include <sstream>
 
 #include "data/files/utf8.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr CorpusKind kAsking[] = {CorpusKind::recall, CorpusKind::copy, CorpusKind::lookup,
                                   CorpusKind::chain};
@@ -115,23 +115,27 @@ TEST(FarCorpus, AShorterCorpusStartsALongerOne) {
   }
 }
 
+/// Answers follow each other, and each says again what was told at its source, and no more.
+void expect_told(const AskedDocument& document) {
+  const std::string& text = document.text;
+  ASSERT_FALSE(document.answers.empty());
+  std::size_t last = 0;
+  for (const auto& [begin, end, source] : document.answers) {
+    ASSERT_LT(source, begin);
+    ASSERT_LT(begin, end);
+    ASSERT_LE(end, text.size());
+    EXPECT_GT(begin, last) << "from left to right";
+    EXPECT_EQ(text.substr(begin, end - begin), text.substr(source, end - begin)) << text;
+    last = begin;
+  }
+}
+
 TEST(FarCorpus, AnAnswerIsWhatItsSourceSays) {
   for (const CorpusKind kind : kAsking)
     for (const AskedDocument& document : generate_far_documents(
              {.kind = kind, .documents = 40, .keys = {30}, .distance = {0, 90}})) {
-      const std::string& text = document.text;
-      EXPECT_TRUE(text.ends_with('\n'));
-      ASSERT_FALSE(document.answers.empty());
-      std::size_t last = 0;
-      for (const Answer& answer : document.answers) {
-        ASSERT_LT(answer.source, answer.begin);
-        ASSERT_LT(answer.begin, answer.end);
-        ASSERT_LE(answer.end, text.size());
-        EXPECT_GT(answer.begin, last) << "from left to right";
-        last = answer.begin;
-        const std::size_t size = answer.end - answer.begin;
-        EXPECT_EQ(text.substr(answer.begin, size), text.substr(answer.source, size)) << text;
-      }
+      EXPECT_TRUE(document.text.ends_with('\n'));
+      expect_told(document);
     }
 }
 
@@ -159,53 +163,38 @@ TEST(FarCorpus, TheDistanceIsKept) {
   }
 }
 
-TEST(FarCorpus, RecallAsksEachOfItsKeysOnce) {
-  for (const std::int64_t keys : {1, 8, 26, 27, 800}) {
-    const auto documents = generate_far_documents(
-        {.kind = CorpusKind::recall, .documents = 3, .keys = {keys}, .distance = {0}});
-    for (const AskedDocument& document : documents) {
-      EXPECT_EQ(document.answers.size(), static_cast<std::size_t>(keys));
-      std::map<std::string, char> told;
-      std::set<std::size_t> sources;
-      for (const Answer& answer : document.answers) {
-        sources.insert(answer.source);
-        const auto key_before = [&](std::size_t digit) {
-          std::size_t begin = digit;
-          while (begin > 0 && std::islower(document.text[begin - 1]) != 0) --begin;
-          return document.text.substr(begin, digit - begin);
-        };
-        EXPECT_EQ(key_before(answer.begin), key_before(answer.source));
-        EXPECT_EQ(answer.end - answer.begin, 1U);
-        told[key_before(answer.begin)] = document.text[answer.begin];
+TEST(FarCorpus, RecallAsksEachOfItsKeysOnceARound) {
+  for (const auto& [keys, asked] : {std::pair(1, 1), std::pair(8, 1), std::pair(26, 1),
+                                    std::pair(27, 1), std::pair(800, 1), std::pair(6, 3)})
+    for (const AskedDocument& document : generate_far_documents({.kind = CorpusKind::recall,
+                                         .documents = 5,
+                                         .keys = {keys},
+                                         .distance = {0},
+                                         .asked = asked})) {
+      const std::string& text = document.text;
+      const auto key_before = [&](std::size_t digit) {
+        const std::size_t begin =
+            text.find_last_not_of("abcdefghijklmnopqrstuvwxyz", digit - 1) + 1;
+        return text.substr(begin, digit - begin);
+      };
+      ASSERT_EQ(std::ssize(document.answers), keys * asked);
+      std::set<std::vector<std::size_t>> orders;
+      for (auto answer = document.answers.begin(); answer != document.answers.end();) {
+        std::set<std::string> told;
+        std::vector<std::size_t> sources;
+        for (int i = 0; i < keys; ++i, ++answer) {
+          EXPECT_EQ(key_before(answer->begin), key_before(answer->source));
+          EXPECT_EQ(answer->end - answer->begin, 1U);
+          EXPECT_LT(answer->source, text.find('\n')) << "where it was told";
+          told.insert(key_before(answer->begin));
+          sources.push_back(answer->source);
+        }
+        EXPECT_EQ(std::ssize(told), keys) << "no key twice";
+        EXPECT_EQ(std::ssize(std::set(sources.begin(), sources.end())), keys) << "no source twice";
+        orders.insert(sources);
       }
-      EXPECT_EQ(sources.size(), document.answers.size()) << "no source twice";
-      EXPECT_EQ(told.size(), document.answers.size()) << "no key twice";
+      EXPECT_EQ(orders.size() > 1, asked > 1);
     }
-  }
-}
-
-TEST(FarCorpus, RecallAsksInRounds) {
-  for (const AskedDocument& document : generate_far_documents({.kind = CorpusKind::recall,
-                                       .documents = 5,
-                                       .keys = {6},
-                                       .distance = {0},
-                                       .asked = 3})) {
-    ASSERT_EQ(document.answers.size(), 18U);
-    std::set<std::vector<std::size_t>> orders;
-    for (std::size_t round = 0; round < 3; ++round) {
-      std::vector<std::size_t> sources;
-      for (std::size_t i = 0; i < 6; ++i) {
-        const Answer& answer = document.answers[6 * round + i];
-        EXPECT_EQ(document.text[answer.begin], document.text[answer.source]);
-        EXPECT_EQ(document.text[answer.begin - 1], document.text[answer.source - 1]) << "its key";
-        EXPECT_LT(answer.source, document.text.find('\n')) << "where it was told";
-        sources.push_back(answer.source);
-      }
-      orders.insert(sources);
-      EXPECT_EQ(std::set(sources.begin(), sources.end()).size(), 6U) << "each key once a round";
-    }
-    EXPECT_GT(orders.size(), 1U);
-  }
 }
 
 TEST(FarCorpus, LengthFillsEveryDocumentUp) {
@@ -216,11 +205,8 @@ TEST(FarCorpus, LengthFillsEveryDocumentUp) {
     std::set<std::size_t> places;
     for (const AskedDocument& document : documents) {
       EXPECT_EQ(document.text.size(), 1700U);
-      ASSERT_FALSE(document.answers.empty());
+      expect_told(document);
       places.insert(document.answers.front().source);
-      for (const Answer& answer : document.answers)
-        EXPECT_EQ(document.text.substr(answer.begin, answer.end - answer.begin),
-                  document.text.substr(answer.source, answer.end - answer.begin));
     }
     EXPECT_GT(places.size(), 1U) << "what fills up stands before";
     FarCorpusOptions fewer = options;
@@ -228,12 +214,10 @@ TEST(FarCorpus, LengthFillsEveryDocumentUp) {
     EXPECT_TRUE(std::ranges::equal(generate_far_documents(fewer), std::span(documents).first(5)));
   }
   // A document that is as long already, and one byte less.
-  const std::size_t size =
-      generate_far_documents({.kind = CorpusKind::recall, .documents = 1})[0].text.size();
   FarCorpusOptions exact{.kind = CorpusKind::recall, .documents = 1};
-  exact.length = static_cast<std::int64_t>(size);
-  EXPECT_EQ(generate_far_documents(exact),
-            generate_far_documents({.kind = CorpusKind::recall, .documents = 1}));
+  const auto document = generate_far_documents(exact);
+  exact.length = std::ssize(document[0].text);
+  EXPECT_EQ(generate_far_documents(exact), document);
   --exact.length;
   EXPECT_THROW(generate_far_documents(exact), std::invalid_argument);
 }
@@ -246,31 +230,34 @@ TEST(FarCorpus, EachDocumentDrawsItsNumberOfKeys) {
   EXPECT_EQ(drawn, (std::set<std::size_t>{2, 5, 30}));
 }
 
+/// Whom the question before an answer is about.
+std::string asked_name(const std::string& text, const Answer& answer) {
+  const std::size_t asked = text.rfind("Where does ", answer.begin) + 11;
+  return text.substr(asked, text.find(' ', asked) - asked);
+}
+
+/// The source is where `name` was said to live.
+void expect_home(const std::string& text, const Answer& answer, const std::string& name) {
+  const std::string fact = name + " lives in the ";
+  EXPECT_EQ(text.substr(answer.source - fact.size(), fact.size()), fact);
+}
+
 TEST(FarCorpus, LookupAsksForHalfOfThePeople) {
-  for (const AskedDocument& document : generate_far_documents(
+  for (const auto& [text, answers] : generate_far_documents(
            {.kind = CorpusKind::lookup, .documents = 20, .keys = {9}, .distance = {0}})) {
-    EXPECT_EQ(document.answers.size(), 5U);
-    for (const Answer& answer : document.answers) {
-      // The name of the question precedes "lives in the " in the fact.
-      const std::string& text = document.text;
-      const std::size_t asked = text.rfind("Where does ", answer.begin) + 11;
-      const std::string name = text.substr(asked, text.find(' ', asked) - asked);
-      const std::string fact = name + " lives in the ";
-      EXPECT_EQ(text.substr(answer.source - fact.size(), fact.size()), fact);
-    }
+    EXPECT_EQ(answers.size(), 5U);
+    for (const Answer& answer : answers) expect_home(text, answer, asked_name(text, answer));
   }
 }
 
 TEST(FarCorpus, AChainLeadsFromTheQuestionToTheHome) {
   for (const std::int64_t people : {1, 2, 5})
-    for (const AskedDocument& document : generate_far_documents(
+    for (const auto& [text, answers] : generate_far_documents(
              {.kind = CorpusKind::chain, .documents = 20, .keys = {people}, .distance = {200}})) {
-      const std::string& text = document.text;
-      ASSERT_EQ(document.answers.size(), 2U);
+      ASSERT_EQ(answers.size(), 2U);
       std::set<std::string> homes;
-      for (const Answer& answer : document.answers) {
-        const std::size_t asked = text.rfind("Where does ", answer.begin) + 11;
-        std::string name = text.substr(asked, text.find(' ', asked) - asked);
+      for (const Answer& answer : answers) {
+        std::string name = asked_name(text, answer);
         for (std::int64_t person = 1; person < people; ++person) {
           const std::string sentence = name + " lives with ";
           const std::size_t with = text.find(sentence);
@@ -278,8 +265,7 @@ TEST(FarCorpus, AChainLeadsFromTheQuestionToTheHome) {
           EXPECT_EQ(text.find(sentence, with + 1), std::string::npos) << "told twice";
           name = text.substr(with + sentence.size(), text.find('.', with) - with - sentence.size());
         }
-        const std::string fact = name + " lives in the ";
-        EXPECT_EQ(text.substr(answer.source - fact.size(), fact.size()), fact);
+        expect_home(text, answer, name);
         homes.insert(text.substr(answer.begin, answer.end - answer.begin));
       }
       EXPECT_EQ(homes.size(), 2U);
@@ -353,27 +339,21 @@ TEST(AskedDocument, LinesAreReadBack) {
 }
 
 TEST(AskedDocument, MistakesNameTheLine) {
-  const auto says = [](const std::string& line, const std::string& part) {
-    const std::string good = R"({"text": "a1 a1", "answers": [{"begin":4,"end":5,"source":1}]})";
-    try {
-      read_questions(good + "\n" + line, "q.jsonl");
-      ADD_FAILURE() << "accepted " << line;
-    } catch (const std::runtime_error& error) {
-      const std::string text = error.what();
-      EXPECT_NE(text.find("q.jsonl, line 2"), std::string::npos) << text;
-      EXPECT_NE(text.find(part), std::string::npos) << text;
-      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-    }
-  };
-  says("no json", "line 2");
-  says(R"({"answers": [{"begin":4,"end":5,"source":1}]})", "text");
-  says(R"({"text": "a1 a1"})", "answers");
-  says(R"({"text": "a1 a1", "answers": []})", "has no question");
-  says(R"({"text": "a1 a1", "answers": [{"begin":4,"source":1}]})", "end");
-  says(R"({"text": "a1 a1", "answers": [{"begin":4,"end":6,"source":1}]})", "end");
-  says(R"({"text": "a1 a1", "answers": [{"begin":4,"end":4,"source":1}]})", "source < begin < end");
-  says(R"({"text": "a1 a1", "answers": [{"begin":4,"end":5,"source":4}]})", "source < begin < end");
-  says(R"({"text": "\ud800 a1", "answers": [{"begin":4,"end":5,"source":1}]})", "line 2");
+  const std::string good = R"({"text": "a1 a1", "answers": [{"begin":4,"end":5,"source":1}]})";
+  for (const auto& [line, part] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"no json", "line 2"},
+           {R"({"answers": [{"begin":4,"end":5,"source":1}]})", "text"},
+           {R"({"text": "a1 a1"})", "answers"},
+           {R"({"text": "a1 a1", "answers": []})", "has no question"},
+           {R"({"text": "a1 a1", "answers": [{"begin":4,"source":1}]})", "end"},
+           {R"({"text": "a1 a1", "answers": [{"begin":4,"end":6,"source":1}]})", "end"},
+           {R"({"text": "a1 a1", "answers": [{"begin":4,"end":4,"source":1}]})",
+            "source < begin < end"},
+           {R"({"text": "a1 a1", "answers": [{"begin":4,"end":5,"source":4}]})",
+            "source < begin < end"},
+           {R"({"text": "\ud800 a1", "answers": [{"begin":4,"end":5,"source":1}]})", "line 2"}})
+    EXPECT_THAT(error_of([&] { read_questions(good + "\n" + line, "q.jsonl"); }),
+                AllOf(HasSubstr("q.jsonl, line 2"), HasSubstr(part), Not(HasSubstr("\n"))));
   EXPECT_THROW(read_questions("\n\n", "q.jsonl"), std::runtime_error);
 }
 
