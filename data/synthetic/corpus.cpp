@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 
 #include "autograd/base/check.h"
 #include "data/synthetic/tales.inc"
@@ -59,9 +58,25 @@ std::string first_name(Rng& rng, bool female) {
   return draw_parts(rng, {"first_starts", "first_middles", female ? "female_ends" : "male_ends"});
 }
 
-Text small_word(Rng& rng, Text slot) {
+std::optional<Text> small_word(Rng& rng, Text slot) {
   const auto found = sections().find(fmt::format("{{{}}}", slot));
-  return found == sections().end() ? Text() : pick(rng, found->second);
+  if (found == sections().end()) return std::nullopt;
+  return pick(rng, found->second);
+}
+
+std::optional<std::string> fill_slots(Text text,
+                                      const std::function<std::optional<Text>(Text)>& word) {
+  std::string filled;
+  while (true) {
+    const std::size_t open = text.find('{');
+    filled += text.substr(0, open);
+    if (open == Text::npos) return filled;
+    const std::size_t close = text.find('}', open);
+    const std::optional<Text> value = word(text.substr(open + 1, close - open - 1));
+    if (!value) return std::nullopt;
+    filled += *value;
+    text.remove_prefix(close + 1);
+  }
 }
 
 namespace {
@@ -196,25 +211,12 @@ class Writer {
     return people_[(i + 1 + rng_.below(people_.size() - 1)) % people_.size()];
   }
 
-  /// The text with its slots filled, or nothing where it needs what is not known of a person.
   std::optional<std::string> fill(Text text, const Person& first, const Person& second) {
-    std::string result;
-    while (!text.empty()) {
-      const std::size_t open = text.find('{');
-      result += text.substr(0, open);
-      if (open == Text::npos) break;
-      const std::size_t close = text.find('}', open);
-      const std::optional<Text> value =
-          slot_value(text.substr(open + 1, close - open - 1), first, second);
-      if (!value) return std::nullopt;
-      result += *value;
-      text.remove_prefix(close + 1);
-    }
-    return result;
+    return fill_slots(text, [&](Text slot) { return slot_value(slot, first, second); });
   }
 
   std::optional<Text> slot_value(Text slot, const Person& first, const Person& second) {
-    if (const Text word = small_word(rng_, slot); !word.empty()) return word;
+    if (const auto word = small_word(rng_, slot)) return word;
     const Person& person = slot.ends_with('2') ? second : first;
     if (slot.ends_with('2')) slot.remove_suffix(1);
     const auto found = person.find(slot);

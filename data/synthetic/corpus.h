@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,8 +35,12 @@ std::string draw_parts(Rng& rng, std::initializer_list<Text> names);
 
 std::string first_name(Rng& rng, bool female);
 
-/// A word for a slot that has a section of its own; empty otherwise.
-Text small_word(Rng& rng, Text slot);
+/// A word for a slot that has a section of its own.
+std::optional<Text> small_word(Rng& rng, Text slot);
+
+/// The text with a word for each {slot}, or nothing where one has none.
+std::optional<std::string> fill_slots(Text text,
+                                      const std::function<std::optional<Text>(Text)>& word);
 
 /// Short invented tales in plain ASCII English, of 1,500 to 4,000 bytes each. Each opens with two
 /// or three people whose names, towns, belongings, hiding places, house numbers and years are

@@ -14,6 +14,7 @@
 namespace focus {
 namespace {
 
+using corpus::fill_slots;
 using corpus::first_name;
 using corpus::pick;
 using corpus::section;
@@ -28,14 +29,8 @@ std::string sentences(Rng& rng, std::size_t bytes) {
   std::string text;
   while (text.size() < bytes) {
     if (!text.empty()) text += ' ';
-    for (Text sentence = pick(rng, section("fillers")); !sentence.empty();) {
-      const std::size_t open = sentence.find('{');
-      text += sentence.substr(0, open);
-      if (open == Text::npos) break;
-      const std::size_t close = sentence.find('}', open);
-      text += small_word(rng, sentence.substr(open + 1, close - open - 1));
-      sentence.remove_prefix(close + 1);
-    }
+    const auto word = [&](Text slot) { return small_word(rng, slot); };
+    text += fill_slots(pick(rng, section("fillers")), word).value();
   }
   return text;
 }

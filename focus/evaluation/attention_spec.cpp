@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include "autograd/base/check.h"
@@ -13,10 +12,10 @@
 namespace focus {
 namespace {
 
-std::vector<std::string> split(const std::string& word) {
+std::vector<std::string> split(const std::string& word, char separator) {
   std::vector<std::string> parts;
-  std::istringstream stream(word + ':');
-  for (std::string part; std::getline(stream, part, ':');) parts.push_back(part);
+  std::istringstream stream(word + separator);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
   return parts;
 }
 
@@ -28,14 +27,13 @@ std::vector<Index> take_numbers(std::vector<std::string>& parts, const std::stri
                                  [&](const std::string& part) { return part.starts_with(begin); });
   if (said == parts.end()) return {};
   std::vector<Index> numbers;
-  const char* at = said->data() + begin.size();
-  const char* const end = said->data() + said->size();
-  do {
-    const auto [next, problem] = std::from_chars(at, end, numbers.emplace_back(-1));
-    if (problem != std::errc() || numbers.back() < 0 || (next != end && *next != '+'))
+  for (const std::string& number : split(said->substr(begin.size()), '+')) {
+    constexpr std::size_t kMostDigits = 18;
+    if (number.empty() || number.size() > kMostDigits ||
+        number.find_first_not_of("0123456789") != std::string::npos)
       fail("{}: {} is not a list of numbers such as {}=0+3", where, shown(*said), key);
-    at = next + 1;
-  } while (at <= end);
+    numbers.push_back(std::stoll(number));
+  }
   parts.erase(said);
   return numbers;
 }
@@ -162,7 +160,7 @@ AttentionKind kind_named(const std::string& name) {
 }  // namespace
 
 AttentionSpec parse_attention(const std::string& word, const std::string& where) {
-  std::vector<std::string> parts = split(word);
+  std::vector<std::string> parts = split(word, ':');
   const std::string here = fmt::format("{} {}", where, shown(word));
   AttentionSpec spec{.kind = kind_named(parts[0]), .layers = take_numbers(parts, "layers", here)};
   std::ranges::sort(spec.layers);

@@ -1,7 +1,9 @@
 #include "focus/evaluation/recall/recall_eval.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <map>
 
 #include "autograd/base/check.h"
 #include "data/files/input_file.h"
@@ -28,27 +30,12 @@ Index token_holding(const Tokenizer& tokenizer, std::span<const std::int32_t> id
   return static_cast<Index>(low);
 }
 
-/// Adds an answer; right and nats_per_token are sums until finish().
-void add(AnswerFigures& all, bool is_right, std::int64_t tokens, double nats) {
-  ++all.answers;
-  all.right += is_right ? 1 : 0;
-  all.tokens += tokens;
-  all.nats_per_token += nats;
-}
-
+/// Makes means of sums.
 void finish(AnswerFigures& all) {
   const auto answers = static_cast<double>(all.answers);
   all.right /= answers;
   all.standard_error = std::sqrt(all.right * (1 - all.right) / answers);
   all.nats_per_token /= static_cast<double>(all.tokens);
-}
-
-AnswerFigures& bucket_of(std::vector<RecallBucket>& buckets, Index distance) {
-  while (distance > buckets.back().to)
-    buckets.push_back({.from = buckets.back().to + 1, .to = 2 * buckets.back().to});
-  return std::ranges::find_if(buckets,
-                              [&](const RecallBucket& bucket) { return distance <= bucket.to; })
-      ->figures;
 }
 
 /// Whether each answer of an item is right, and its nats.
@@ -175,17 +162,29 @@ RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
     if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(items.size()));
   }
   const auto scores = gather_parts(ranks, static_cast<int>(items.size()), own);
-  RecallRow row{.attention = active.label(), .by_distance = {RecallBucket{}}};
+  RecallRow row{.attention = active.label()};
+  std::map<Index, RecallBucket> buckets;  // by their last distance
   for (std::size_t i = 0; i < items.size(); ++i)
     for (std::size_t a = 0; a < items[i].answers.size(); ++a) {
       const RecallItem::Span& answer = items[i].answers[a];
-      for (AnswerFigures* const figures : {&row.all, &bucket_of(row.by_distance, answer.distance)})
-        add(*figures, scores[i][2 * a] != 0, answer.end - answer.begin, scores[i][2 * a + 1]);
+      const auto to =
+          std::max(Index{32},
+                   static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(answer.distance))));
+      RecallBucket& bucket = buckets[to];
+      bucket.from = to == 32 ? 1 : to / 2 + 1;
+      bucket.to = to;
+      for (AnswerFigures* const figures : {&row.all, &bucket.figures}) {  // sums at first
+        ++figures->answers;
+        figures->right += scores[i][2 * a];
+        figures->tokens += answer.end - answer.begin;
+        figures->nats_per_token += scores[i][2 * a + 1];
+      }
     }
-  std::erase_if(row.by_distance,
-                [](const RecallBucket& bucket) { return bucket.figures.answers == 0; });
   finish(row.all);
-  for (RecallBucket& bucket : row.by_distance) finish(bucket.figures);
+  for (auto& [to, bucket] : buckets) {
+    finish(bucket.figures);
+    row.by_distance.push_back(bucket);
+  }
   return row;
 }
 

@@ -10,25 +10,18 @@
 namespace focus {
 namespace {
 
-double entropy_of(std::span<const double> shares) {
-  double entropy = 0;
-  for (const double g : shares)
-    if (g > 0) entropy -= g * std::log(g);
-  return entropy;
-}
-
 /// Adds one head's tokens of a window to its grouping.
-void note(const GroupShares& of_layer, Index head, GroupAssignments& grouping) {
-  const Index tokens = static_cast<Index>(of_layer.ids.size()) / of_layer.heads;
-  for (Index t = 0; t < tokens; ++t) {
-    const Index row = t * of_layer.heads + head;
-    const std::span<const double> g = std::span(of_layer.shares)
-                                          .subspan(static_cast<std::size_t>(row * of_layer.groups),
-                                                   static_cast<std::size_t>(of_layer.groups));
-    const std::uint8_t group = of_layer.ids[static_cast<std::size_t>(row)];
-    grouping.group_of_token.push_back(group);
-    grouping.confidence.push_back(static_cast<float>(g[group]));
-    grouping.entropy += entropy_of(g);
+void note(const GroupShares& shares, Index head, GroupAssignments& grouping) {
+  const auto heads = static_cast<std::size_t>(shares.heads);
+  const auto groups = static_cast<std::size_t>(shares.groups);
+  for (auto row = static_cast<std::size_t>(head); row < shares.ids.size(); row += heads) {
+    const auto g = std::span(shares.shares).subspan(row * groups, groups);
+    grouping.group_of_token.push_back(shares.ids[row]);
+    grouping.confidence.push_back(static_cast<float>(g[shares.ids[row]]));
+    double entropy = 0;
+    for (const double share : g)
+      if (share > 0) entropy -= share * std::log(share);
+    grouping.entropy += entropy;
   }
 }
 
@@ -64,17 +57,14 @@ std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& fo
                          .groups = focus.config().num_groups,
                          .group_of_token = {},
                          .confidence = {}});
-  const auto see = [&](const MechanismInputs& in) {
-    const GroupShares of_layer =
-        focus.grouping().shares(in, *focus.runnable_mode(focus.mode).balance);
-    for (Index head = 0; head < heads; ++head)
-      note(of_layer, head, groupings[static_cast<std::size_t>(in.layer * heads + head)]);
-  };
   std::vector<AttentionMechanism> own;
   for (const Block& block : decoder.layers()) own.push_back(block.self_attn.mechanism);
   const NoGrad guard;
   const AttachedMechanism watched(decoder, [&](const MechanismInputs& in) {
-    see(in);
+    const GroupShares shares =
+        focus.grouping().shares(in, *focus.runnable_mode(focus.mode).balance);
+    for (Index head = 0; head < heads; ++head)
+      note(shares, head, groupings[static_cast<std::size_t>(in.layer * heads + head)]);
     const AttentionMechanism& attend = own[static_cast<std::size_t>(in.layer)];
     return attend ? attend(in) : attention(in.q, in.k, in.v, in.options);
   });

@@ -14,36 +14,28 @@ bool is_whole_model(const std::filesystem::path& path) {
   return is_gguf(path) || StoreReader(path).has("/model");
 }
 
-std::optional<SavedFocus> saved_groups(const std::string& path) {
-  if (is_whole_model(path)) return open_model(path).focus();
-  return open_focus(std::filesystem::path(path));
-}
-
-LoadedModel load_other(const BasePlace& place, const std::string& path) {
-  const bool whole = is_whole_model(path);
-  LoadedModel model = load_model(whole ? path : place.base, place.tokenizer, place.precision);
-  if (!whole) load_adapter(path, model);
-  model.where = path;  // for messages
-  return model;
-}
-
 }  // namespace
 
 void check_other_groups(const LoadedModel& model, const std::string& path) {
   if (!std::filesystem::exists(path)) fail("{}: no such file or folder", path);
-  const std::optional<SavedFocus> saved = saved_groups(path);
+  const bool whole = is_whole_model(path);
+  const std::optional<SavedFocus> saved =
+      whole ? open_model(path).focus() : open_focus(std::filesystem::path(path));
   if (!saved) fail("{}: has no groups", path);
   const auto layers = static_cast<Index>(model.decoder->layers().size());
   if (saved->shape.num_layers != layers)
     fail("{}: {} layers, but {} has {}; only models with the same number of layers can be compared",
          path, saved->shape.num_layers, model.where, layers);
-  if (!is_whole_model(path)) read_focus(*saved, model.fingerprint(), model.where);
+  if (!whole) read_focus(*saved, model.fingerprint(), model.where);
 }
 
 std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std::string& path,
                                               const GroupsReport& report,
                                               const ShareDone& progress) {
-  LoadedModel other = load_other(place, path);
+  const bool whole = is_whole_model(path);
+  LoadedModel other = load_model(whole ? path : place.base, place.tokenizer, place.precision);
+  if (!whole) load_adapter(path, other);
+  other.where = path;  // for messages
   check_other_groups(other, path);
   if (other.require_tokenizer().fingerprint() != report.tokenizer)
     fail(
