@@ -115,7 +115,7 @@ TEST(FarCorpus, AShorterCorpusStartsALongerOne) {
   }
 }
 
-/// Answers follow each other, and each says again what was told at its source, and no more.
+/// Answers follow each other, and each repeats what begins at its source, and no more.
 void expect_told(const AskedDocument& document) {
   const std::string& text = document.text;
   ASSERT_FALSE(document.answers.empty());

@@ -1,11 +1,10 @@
-#include "focus/evaluation/report/evaluation_file.h"
-
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <regex>
 
 #include "data/settings/struct_json.h"
+#include "focus/evaluation/report/evaluation_file.h"
 #include "focus/evaluation/report/tables.h"
 #include "tests/support/temp_folder.h"
 
