@@ -104,7 +104,7 @@ concept JsonOptional = std::is_same_v<T, std::optional<typename T::value_type>>;
 template <class T>
 concept JsonList = std::is_same_v<T, std::vector<typename T::value_type>>;
 template <class T>
-concept JsonPairs = JsonList<T> && requires(T value) {
+concept JsonPairs = JsonList<T> && !JsonStruct<typename T::value_type> && requires(T value) {
   value.front().second;
 };
 
