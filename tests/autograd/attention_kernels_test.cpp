@@ -5,8 +5,8 @@
 
 #include "autograd/simd/kernels.h"
 #include "tests/support/compare.h"
+#include "tests/support/kernels.h"
 #include "tests/support/random.h"
-#include "tests/support/usable_kernels.h"
 
 namespace focus {
 namespace {

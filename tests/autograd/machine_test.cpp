@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "autograd/base/memory.h"
+#include "autograd/simd/bf16_kernels.h"
+#include "autograd/simd/block_kernels.h"
 #include "autograd/simd/kernels.h"
+#include "autograd/simd/processor.h"
+#include "tests/support/temp_folder.h"
 
 namespace focus {
 namespace {
@@ -36,6 +40,59 @@ TEST(Machine, FiguresOfThisOne) {
     EXPECT_NEAR(kernels->multiply_add_peak(200'000),
                 static_cast<double>(simd::kPeakChains * kernels->vector), 0.1)
         << kernels->name;
+  }
+}
+
+TEST(Simd, TheEnvironmentSelects) {
+  using simd::Instructions;
+  const Instructions all{
+      .avx2 = true, .avx512 = true, .vnni = true, .bf16 = true, .amx_int8 = true, .amx_bf16 = true};
+  // avx2, avx512, vnni, bf16, amx_int8, amx_bf16, always_bf16
+  const std::vector<std::pair<const char*, std::string>> cases = {
+      {"", "1111110"},
+      {"avx512", "1111110"},
+      {"avx2", "1000000"},
+      {"baseline", "0000000"},
+      {"no-amx", "1111000"},
+      {"no-vnni", "1101010"},
+      {"avx512,no-bf16", "1110100"},
+      {"avx512,no-vnni,no-bf16", "1100000"},
+      {"always-bf16,avx2", "1000001"}};
+  for (const auto& [words, expected] : cases) {
+    const Instructions some = simd::selected(all, words);
+    std::string found;
+    for (const bool has : {some.avx2, some.avx512, some.vnni, some.bf16, some.amx_int8,
+                           some.amx_bf16, some.always_bf16})
+      found += has ? '1' : '0';
+    EXPECT_EQ(found, expected) << words;
+  }
+  const auto refusal = [](const Instructions& machine, const char* words) {
+    return error_of([&] { simd::selected(machine, words); });
+  };
+  EXPECT_EQ(refusal(all, "avx9"),
+            "FOCUS_SIMD is \"avx9\": expected one of baseline, avx2, avx512, and any of no-vnni, "
+            "no-bf16, no-amx, always-bf16, with commas between them");
+  for (const char* words : {"avx2,", "AVX2", "amx", "no-avx2"})
+    EXPECT_NE(refusal(all, words).find("expected one of"), std::string::npos) << words;
+  EXPECT_EQ(refusal(all, "avx2,baseline"),
+            "FOCUS_SIMD is \"avx2,baseline\": it names more than one level");
+  EXPECT_EQ(refusal({.avx2 = true}, "avx512"),
+            "FOCUS_SIMD is \"avx512\", but this machine can run baseline, avx2");
+  EXPECT_EQ(refusal({}, "avx2"), "FOCUS_SIMD is \"avx2\", but this machine can run baseline");
+}
+
+TEST(Simd, TheBestThatMayBeUsedComesFirst) {
+  const simd::Instructions& has = simd::instructions();
+  EXPECT_STREQ(simd::kernels().name, has.avx512 ? "avx512" : has.avx2 ? "avx2" : "baseline");
+  EXPECT_STREQ(simd::usable_kernels().back()->name, "baseline");
+  EXPECT_STREQ(simd::block_kernels().name, has.amx_int8 ? "amx_int8"
+                                           : has.vnni   ? "avx512_vnni"
+                                                        : simd::kernels().name);
+  EXPECT_EQ(simd::usable_block_kernels().size(),
+            simd::usable_kernels().size() + has.vnni + has.amx_int8);
+  if (sizeof(Real) == sizeof(float)) {
+    EXPECT_EQ(simd::usable_bf16_kernels().size(), 1u + has.bf16 + has.amx_bf16);
+    EXPECT_EQ(std::string_view(simd::bf16_kernels().name) == "amx_bf16", has.amx_bf16);
   }
 }
 

@@ -1,14 +1,18 @@
 // Every op gives the same bits for any number of threads and wherever its scratch memory lies.
 #include <omp.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <new>
 #include <thread>
 
 #include "autograd/base/parallel.h"
+#include "autograd/gemm/q8.h"
+#include "autograd/simd/bf16_kernels.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
+#include "tests/support/stored_blocks.h"
 
 namespace focus {
 namespace {
@@ -32,7 +36,7 @@ std::vector<ThreadsCase> cases() {
   const auto attend = [](const Variables& v) {
     return attention(v[0], v[1], v[2], {.scale = Real(0.3), .softcap = 2, .sliding_window = 90});
   };
-  return {
+  std::vector<ThreadsCase> all = {
       {"add", {big, other}, [](const Variables& v) { return add(v[0], v[1]); }},
       {"multiply", {big, other}, [](const Variables& v) { return multiply(v[0], v[1]); }},
       {"swiglu", {big, other}, [](const Variables& v) { return swiglu(v[0], v[1]); }},
@@ -69,7 +73,20 @@ std::vector<ThreadsCase> cases() {
       {"attention 65", attention_inputs(65, 5), attend},
       {"attention 200", attention_inputs(200, 8), attend},
       {"attention 900", attention_inputs(900, 16), attend},
+      {"attention of documents",
+       {randn({1, 290, 4, 6}, 1), randn({1, 290, 2, 6}, 2), randn({1, 290, 2, 6}, 3)},
+       [](const Variables& v) {
+         return attention(v[0], v[1], v[2],
+                          {.scale = Real(0.4),
+                           .documents = std::make_shared<const std::vector<Index>>(
+                               std::vector<Index>{0, 70, 75, 290})});
+       }},
   };
+  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels())
+    all.push_back({kernels->name, attention_inputs(300, 24), [=](const Variables& v) {
+                     return attention(v[0], v[1], v[2], {.scale = Real(0.4), .bf16 = kernels});
+                   }});
+  return all;
 }
 
 std::vector<Tensor> value_and_gradients(const ThreadsCase& c) {
@@ -84,6 +101,74 @@ std::vector<Tensor> value_and_gradients(const ThreadsCase& c) {
 TEST(Threads, EveryOpGivesTheSameBits) {
   for (const ThreadsCase& c : cases())
     expect_same_bits_for_any_threads(c.name, [&] { return value_and_gradients(c); });
+}
+
+/// Products of m rows and, where they are made otherwise, of one.
+TEST(Threads, EveryProductGivesTheSameBits) {
+  for (const auto& [m, n, k] : std::vector<std::array<Index, 3>>{{1, 5, 3},
+                                                                 {257, 31, 8},
+                                                                 {300, 40, 50},
+                                                                 {1030, 17, 13},
+                                                                 {2048, 9, 64},
+                                                                 {11, 259, 1541}}) {
+    const Tensor a = randn({m, k}, 1), b = randn({k, n}, 2), w = randn({n, k}, 3);
+    const Tensor columns = randn({k, m}, 4), bias = randn({n}, 5);
+    const std::string what = fmt::format("{}x{}x{}", m, n, k);
+    const auto into = [&, m = m, n = n](const auto& product) {
+      Tensor c = randn({m, n}, 6);
+      product(c.data());
+      return c;
+    };
+    expect_same_bits_for_any_threads(what, [&, m = m, n = n, k = k] {
+      return std::vector<Tensor>{
+          into([&](Real* c) { gemm(m, n, k, a.data(), k, b.data(), n, c, n, Into::add); }),
+          into([&](Real* c) {
+            gemm_nt(m, n, k, a.data(), k, w.data(), k, c, n, Start(bias.data()));
+          }),
+          into([&](Real* c) { gemm_tn(m, n, k, columns.data(), m, b.data(), n, c, n); })};
+    });
+    for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels()) {
+      const Bf16Matrix rows(n, k, w.data(), k), right(k, n, b.data(), n);
+      expect_same_bits_for_any_threads(kernels->name + what, [&, m = m, n = n, k = k] {
+        return std::vector<Tensor>{
+            into([&](Real* c) { gemm_nt(m, a.data(), k, rows, c, n, {}, *kernels); }),
+            into([&](Real* c) { gemm(m, a.data(), k, right, c, n, {}, *kernels); })};
+      });
+    }
+  }
+  const Tensor x = randn({300, 512}, 1), one = randn({1, 512}, 2), dy = randn({300, 700}, 3);
+  const Stored blocks = stored_blocks(700, 512, NumberFormat::q4_k, {}, 1),
+               transposed = stored(700, 512, NumberFormat::bf16, {.transposed = true}, 1);
+  for (const Stored* w : {&blocks, &transposed})
+    expect_same_bits_for_any_threads(name_of(w->view.format), [&] {
+      Tensor y({300, 700}), row({1, 700}), dx({300, 512});
+      gemm_nt(300, x.data(), 512, w->view, y.data(), 700);
+      gemm_nt(1, one.data(), 512, w->view, row.data(), 700);
+      gemm(300, dy.data(), 700, w->view, dx.data(), 512);
+      return std::vector<Tensor>{y, row, dx};
+    });
+  expect_same_bits_for_any_threads("q8", [&] {
+    Tensor y({90, 700}), row({1, 700});
+    gemm_nt_q8(90, x.data(), 512, blocks.view, y.data(), 700);
+    gemm_nt_q8(1, one.data(), 512, blocks.view, row.data(), 700);
+    return std::vector<Tensor>{y, row};
+  });
+}
+
+TEST(MultiplyAdds, AreCounted) {
+  const Tensor x = randn({300, 20}, 1), w = randn({30, 20}, 2), b = randn({20, 30}, 3);
+  const Stored view = stored(30, 20, NumberFormat::bf16, {}, 1);
+  Tensor y({300, 30});
+  const auto counted = [](const auto& product) {
+    const std::uint64_t before = multiply_adds();
+    product();
+    return multiply_adds() - before;
+  };
+  const Bf16Matrix rounded(30, 20, w.data(), 20);
+  const std::uint64_t wanted = 300u * 30 * 20;
+  EXPECT_EQ(counted([&] { gemm(300, 30, 20, x.data(), 20, b.data(), 30, y.data(), 30); }), wanted);
+  EXPECT_EQ(counted([&] { gemm_nt(300, x.data(), 20, view.view, y.data(), 30); }), wanted);
+  EXPECT_EQ(counted([&] { gemm_nt(300, x.data(), 20, rounded, y.data(), 30); }), wanted);
 }
 
 TEST(Threads, BitsDoNotDependOnTheHeap) {

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "autograd/gemm/bf16.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/gemm/matrix_view.h"
+#include "tests/support/compare.h"
 #include "tests/support/random.h"
 
 // Matrices as files hold them.
@@ -109,6 +111,19 @@ inline std::string described(NumberFormat format, const StoredLayout& layout) {
   return fmt::format("{}{}{}, {} between lines", name_of(format),
                      layout.transposed ? ", transposed" : "", layout.run > 0 ? ", in runs" : "",
                      layout.extra);
+}
+
+/// Products with it must have the bits of those with the widened matrix.
+inline void expect_products_of_the_widened(const Stored& w, Index m, const std::string& what) {
+  const Index rows = w.view.rows, cols = w.view.cols;
+  const Tensor x = randn({m, cols}, 1), dy = randn({m, rows}, 2);
+  Tensor y({m, rows}), wanted({m, rows}), dx({m, cols}), wanted_dx({m, cols});
+  gemm_nt(m, x.data(), cols, w.view, y.data(), rows);
+  gemm_nt(m, rows, cols, x.data(), cols, w.widened.data(), cols, wanted.data(), rows);
+  EXPECT_TRUE(same_bits(y, wanted)) << what;
+  gemm(m, dy.data(), rows, w.view, dx.data(), cols);
+  gemm(m, cols, rows, dy.data(), rows, w.widened.data(), cols, wanted_dx.data(), cols);
+  EXPECT_TRUE(same_bits(dx, wanted_dx)) << what;
 }
 
 }  // namespace focus

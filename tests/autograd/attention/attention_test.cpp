@@ -1,7 +1,12 @@
-#include <cmath>
+#include <gtest/gtest.h>
 
+#include <cmath>
+#include <tuple>
+
+#include "autograd/attention/attention_plan.h"
 #include "autograd/attention/tiled_attention.h"
 #include "autograd/gemm/gemm.h"
+#include "autograd/simd/bf16_kernels.h"
 #include "tests/support/compare.h"
 #include "tests/support/composed.h"
 #include "tests/support/dense_attention_case.h"
@@ -65,14 +70,27 @@ TEST(Attention, Gradient) {
 }
 
 TEST(Attention, LaterTokensDoNotMatter) {
-  const Case c{1, 130, 2, 2, 4};
-  std::vector<Tensor> x = inputs_of(c);
-  const Tensor before = attention(x[0], x[1], x[2], options_of(c)).value();
-  const Index changed = 100, width = c.heads * c.head_dim;
-  for (Tensor& t : x) t.data()[changed * width] += 1;
-  const Tensor after = attention(x[0], x[1], x[2], options_of(c)).value();
-  for (Index i = 0; i < changed * width; ++i) ASSERT_EQ(after[i], before[i]) << i;
-  EXPECT_NE(after[changed * width], before[changed * width]);
+  std::vector<const simd::Bf16Kernels*> all = simd::usable_bf16_kernels();
+  all.push_back(nullptr);
+  for (const simd::Bf16Kernels* kernels : all)
+    for (const Index window : {0, 37}) {
+      const Case c{1, 200, 2, 2, 6, 0, window};
+      AttentionOptions options = options_of(c);
+      options.bf16 = kernels;
+      const std::vector<Tensor> x = inputs_of(c);
+      const auto run = [&] { return attention(x[0], x[1], x[2], options).value(); };
+      const Tensor before = run();
+      const Index changed = 101, width = c.heads * c.head_dim;
+      for (const Tensor& t : x) {
+        Tensor shared = t;
+        for (const Index row : {changed, Index{130}})
+          for (Index i = 0; i < width; ++i) shared.data()[row * width + i] += 1000;
+      }
+      const Tensor after = run();
+      for (Index i = 0; i < changed * width; ++i)
+        ASSERT_EQ(after[i], before[i]) << (kernels ? kernels->name : "Real") << ' ' << window;
+      EXPECT_NE(after[changed * width], before[changed * width]);
+    }
 }
 
 TEST(Attention, HugeScoresStayFinite) {
@@ -137,6 +155,151 @@ TEST(Attention, RejectsMismatchedShapes) {
   for (const Shape& wrong : {Shape{1, 4, 3, 3}, Shape{1, 5, 2, 3}, Shape{2, 4, 2, 3},
                              Shape{1, 4, 2, 4}, Shape{1, 4, 0, 3}})
     EXPECT_THROW(attention(q, zeros(wrong), zeros(wrong), {}), std::invalid_argument);
+}
+
+// The pictures at the top of attention_plan.h.
+
+TEST(AttentionPlan, SegmentsAreThoseOfThePicture) {
+  const AttentionPlan plan = causal_plan(1, 512, 256);
+  std::vector<std::pair<Index, Index>> segments(8);
+  for (const auto& tile : plan.query_tiles) {
+    ASSERT_EQ(tile.end_segment - tile.first_segment, 1);
+    const auto& segment = plan.segments[static_cast<std::size_t>(tile.first_segment)];
+    segments[static_cast<std::size_t>(tile.begin / 64)] = {segment.begin, segment.end};
+  }
+  const std::vector<std::pair<Index, Index>> wanted = {{0, 1}, {0, 1}, {0, 2}, {0, 2},
+                                                       {0, 3}, {0, 3}, {1, 4}, {1, 4}};
+  EXPECT_EQ(segments, wanted);
+  EXPECT_EQ(plan.average_tile_reads(), 18 / 4.0);
+}
+
+TEST(Visibility, BandsAndSpanAreThoseOfThePicture) {
+  if (simd::kernels().vector != 16) GTEST_SKIP() << "the picture is of vectors of 16 numbers";
+  const AttentionPlan plan = causal_plan(1, 512, 256);
+  Visibility seen;
+  seen.set({&plan, 0, 64, plan.key_tiles[0]});
+  using Band = std::tuple<Index, Index, Index, Index>;
+  std::vector<Band> bands;
+  for (const KeyBand& band : seen.bands())
+    bands.emplace_back(band.begin, band.end, band.first_query, band.end_query);
+  EXPECT_EQ(bands, (std::vector<Band>{
+                       {0, 24, 0, 64}, {24, 36, 16, 64}, {36, 48, 32, 64}, {48, 72, 48, 64}}));
+  const simd::KeySpan span = seen.span(2, false);
+  EXPECT_EQ(std::tuple(span.begin, span.all_begin, span.all_end, span.end),
+            std::tuple(0, 0, 33, 48));
+}
+
+// Attention over rows of several documents: each as if it were alone.
+
+AttentionOptions options_of(const std::vector<Index>& documents, Index window, Real softcap) {
+  return {.scale = Real(0.4),
+          .softcap = softcap,
+          .sliding_window = window,
+          .documents = std::make_shared<const std::vector<Index>>(documents)};
+}
+
+/// The same, each document a row of its own.
+Variable one_by_one(const Variables& v, const AttentionOptions& options) {
+  AttentionOptions alone = options;
+  alone.documents = nullptr;
+  std::vector<Variable> parts;
+  for (std::size_t i = 0; i + 1 < options.documents->size(); ++i) {
+    const Index begin = (*options.documents)[i], end = (*options.documents)[i + 1];
+    parts.push_back(attention(slice(v[0], begin, end), slice(v[1], begin, end),
+                              slice(v[2], begin, end), alone));
+  }
+  return concatenate(parts);
+}
+
+std::vector<Tensor> inputs_of(Index tokens) {
+  return {randn({1, tokens, 4, 6}, 1), randn({1, tokens, 2, 6}, 2), randn({1, tokens, 2, 6}, 3)};
+}
+
+TEST(DocumentAttention, EachIsAloneInItsRow) {
+  for (const std::vector<Index>& documents :
+       {std::vector<Index>{0, 9}, {0, 1, 2, 40}, {0, 64, 128, 129, 400}, {0, 200, 263, 500}})
+    for (const Index window : {0, 7, 100}) {
+      const AttentionOptions options = options_of(documents, window, window == 7 ? 2 : 0);
+      const Variables packed = leaves(inputs_of(documents.back()));
+      const Variables alone = leaves(inputs_of(documents.back()));
+      const Variable out = attention(packed[0], packed[1], packed[2], options);
+      const Variable expected = one_by_one(alone, options);
+      EXPECT_LE(relative_difference(out.value(), expected.value()), tolerance(1e-5, 1e-12));
+      const Variable d_out(randn(out.shape(), 4));
+      backward(multiply(out, d_out));
+      backward(multiply(expected, d_out));
+      for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_LE(relative_difference(packed[i].grad(), alone[i].grad(), 1),
+                  tolerance(1e-5, 1e-12));
+    }
+}
+
+TEST(DocumentAttention, Gradient) {
+  const AttentionOptions options = options_of({0, 2, 3, 8}, 0, 0);
+  expect_gradients([&](const Variables& v) { return attention(v[0], v[1], v[2], options); },
+                   {randn({1, 8, 2, 3}, 1), randn({1, 8, 1, 3}, 2), randn({1, 8, 1, 3}, 3)});
+}
+
+TEST(DocumentAttention, RejectsStartsThatDoNotFit) {
+  const std::vector<Tensor> x = inputs_of(8);
+  for (const std::vector<Index>& wrong :
+       {std::vector<Index>{}, {0}, {0, 7}, {1, 8}, {0, 4, 4, 8}, {0, 5, 3, 8}})
+    EXPECT_THROW(attention(x[0], x[1], x[2], options_of(wrong, 0, 0)), std::invalid_argument);
+  const Tensor two = randn({2, 4, 2, 3}, 1);
+  EXPECT_THROW(attention(two, two, two, options_of({0, 4}, 0, 0)), std::invalid_argument);
+}
+
+// Attention whose products are of numbers rounded to bf16: every kernel that this machine can run,
+// held against the same attention in Real.
+
+using Case = DenseCase;
+
+// Odd lengths and widths, more than a panel of columns, windows whose spans of keys begin and end
+// at odd places, short ones, dropout.
+const std::vector<Case> kCases = {{1, 1, 2, 1, 4},
+                                  {1, 2, 2, 1, 5},
+                                  {2, 63, 2, 2, 7},
+                                  {1, 65, 4, 1, 64},
+                                  {1, 130, 4, 2, 33},
+                                  {2, 129, 2, 1, 80},
+                                  {1, 300, 2, 1, 128, 1.5},
+                                  {1, 200, 2, 2, 16, 0, 3},
+                                  {1, 203, 2, 1, 8, 0, 65},
+                                  {2, 700, 2, 1, 16, 0, 90},
+                                  {1, 150, 2, 2, 12, 2, 70, 0.3}};
+
+AttentionOptions options_of(const Case& c, const simd::Bf16Kernels* bf16) {
+  AttentionOptions options = focus::options_of(c);
+  options.bf16 = bf16;
+  return options;
+}
+
+/// Output and gradients.
+std::vector<Tensor> results(const Case& c, const simd::Bf16Kernels* bf16) {
+  const Variables x = leaves(inputs_of(c));
+  const Variable out = attention(x[0], x[1], x[2], options_of(c, bf16));
+  backward(multiply(out, Variable(randn(out.shape(), 4))));
+  return {out.value(), x[0].grad(), x[1].grad(), x[2].grad()};
+}
+
+/// Whether this machine's vectors let these kernels take part in attention at all.
+bool takes_part(const simd::Bf16Kernels& kernels) {
+  return simd::kernels().vector % kernels.vector == 0;
+}
+
+TEST(Bf16Attention, IsAttentionOfRoundedNumbers) {
+  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels())
+    for (const Case& c : kCases) {
+      SCOPED_TRACE(kernels->name + (": " + c.str()));
+      const std::vector<Tensor> rounded = results(c, kernels), exact = results(c, nullptr);
+      // bf16 has eight bits, and scores of several are exponents. Beside 1: the softmax over a
+      // single key is constant.
+      for (std::size_t i = 0; i < exact.size(); ++i)
+        EXPECT_LE(relative_difference(rounded[i], exact[i], 1), 2e-2) << "of result " << i;
+      if (takes_part(*kernels)) {
+        EXPECT_FALSE(same_bits(rounded[0], exact[0])) << "nothing was rounded";
+      }
+    }
 }
 
 }  // namespace

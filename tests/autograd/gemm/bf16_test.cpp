@@ -4,9 +4,9 @@
 
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
-#include "tests/support/bf16_products.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
+#include "tests/support/kernels.h"
 
 namespace focus {
 namespace {
@@ -133,30 +133,6 @@ TEST(Bf16Product, AgreesWithTheDefinition) {
       }
 }
 
-TEST(Bf16Product, BitsDoNotDependOnThreads) {
-  for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels())
-    for (const auto& [m, n, k] : kSizes) {
-      const Tensor a = randn({m, k}, 1);
-      const Bf16Matrix rows = matrix_of(randn({n, k}, 2)), columns = matrix_of(randn({k, n}, 2));
-      expect_same_bits_for_any_threads(fmt::format("{} {}x{}x{}", kernels->name, m, n, k),
-                                       [&, m = m, n = n, k = k] {
-                                         Tensor x({m, n}), y({m, n});
-                                         gemm_nt(m, a.data(), k, rows, x.data(), n, {}, *kernels);
-                                         gemm(m, a.data(), k, columns, y.data(), n, {}, *kernels);
-                                         return std::vector<Tensor>{x, y};
-                                       });
-    }
-}
-
-TEST(Bf16Product, CountsItsMultiplyAdds) {
-  const Tensor a = randn({300, 20}, 1);
-  const Bf16Matrix b = matrix_of(randn({30, 20}, 2));
-  Tensor c({300, 30});
-  const std::uint64_t before = multiply_adds();
-  gemm_nt(300, a.data(), 20, b, c.data(), 30);
-  EXPECT_EQ(multiply_adds() - before, 300u * 30 * 20);
-}
-
 /// With a frozen weight: what it multiplies is rounded only where products are faster by that.
 Tensor of_frozen(const Tensor& a, const Tensor& w, bool transposed) {
   return product_in_double(simd::fast_bf16_kernels() != nullptr ? rounded(a) : a, rounded(w),
@@ -180,50 +156,6 @@ TEST(Bf16Weight, LinearAndItsGradient) {
   EXPECT_TRUE(
       same_bits(linear(input, weight, {}).value(), linear(input, in_bf16(rounded(w)), {}).value()));
   ASSERT_TRUE(bias.grad().defined());
-}
-
-TEST(Bf16Weight, EmbeddingWidensRows) {
-  const Tensor w = randn({6, 5}, 1), expected = rounded(w);
-  const std::vector<std::int32_t> ids = {5, 0, 3};
-  const Tensor y = embedding(in_bf16(w), ids, {3}).value();
-  for (Index t = 0; t < 3; ++t)
-    for (Index c = 0; c < 5; ++c)
-      EXPECT_EQ(y[t * 5 + c], expected[ids[static_cast<std::size_t>(t)] * 5 + c]);
-}
-
-TEST(Bf16Weight, CrossEntropyAndItsGradient) {
-  // Logits are those of rounded operands; their gradient is rounded before it goes back.
-  const Index rows = 300, hidden = 13, vocab = 37;
-  const Tensor x = randn({rows, hidden}, 1), w = randn({vocab, hidden}, 2);
-  const std::vector<std::int32_t> targets = random_ids(rows, vocab, 3);
-  const Variable input = leaf(x);
-  const Variable loss = linear_cross_entropy(input, in_bf16(w), targets);
-  backward(loss);
-  const Variable logits = leaf(of_frozen(x, w, true));
-  Tensor one_hot = Tensor::zeros({vocab, vocab});
-  for (Index i = 0; i < vocab; ++i) one_hot.data()[i * vocab + i] = 1;
-  const Variable expected = linear_cross_entropy(logits, one_hot, targets);
-  backward(expected);
-  EXPECT_NEAR(loss.value()[0], expected.value()[0], tolerance(1e-6, 1e-12));
-  // A number at the edge between two bf16 may fall to either side.
-  EXPECT_LE(relative_difference(input.grad(), of_frozen(logits.grad(), w, false)), 1e-3);
-  double sum = 0;
-  for (const double nats : linear_cross_entropy_rows(x, in_bf16(w), targets)) sum += nats;
-  EXPECT_NEAR(sum / static_cast<double>(rows), loss.value()[0], 1e-5);
-}
-
-TEST(Bf16Weight, TakesHalfTheMemory) {
-  const std::size_t before = pool_stats().live;
-  Weight w(randn({512, 256}, 1));
-  const std::size_t in_real = pool_stats().live - before;
-  EXPECT_EQ(w.bytes(), in_real);
-  w.freeze(Precision::bf16);
-  EXPECT_EQ((pool_stats().live - before) * sizeof(Real), in_real * sizeof(Bf16));
-  EXPECT_EQ(w.bytes() * sizeof(Real), in_real * sizeof(Bf16));
-  EXPECT_EQ(w.shape(), (Shape{512, 256}));
-  EXPECT_TRUE(w.defined());
-  w.freeze(Precision::bf16);  // stays as it is
-  EXPECT_EQ(w.precision(), Precision::bf16);
 }
 
 TEST(Bf16Matrix, TransposesAndRounds) {
@@ -296,32 +228,6 @@ TEST(Bf16Weight, TrainedHeadTakesTheGradientOfItsLoss) {
   // Gradients of logits are rounded once more: 2^-9 of each.
   EXPECT_LE(relative_difference(trained.grad(), plain.grad()), 4e-3);
   EXPECT_LE(relative_difference(input.grad(), again.grad()), 4e-3);
-}
-
-TEST(Bf16Weight, IsFrozenAndRefusedElsewhere) {
-  Weight w = in_bf16(randn({4, 4}, 1));
-  EXPECT_THROW(w.set_requires_grad(true), std::invalid_argument);
-  EXPECT_NO_THROW(w.set_requires_grad(false));
-  EXPECT_THROW(w.value(), std::invalid_argument);
-  EXPECT_THROW(w.mutable_value(), std::invalid_argument);
-  EXPECT_THROW(tanh(w.variable()), std::invalid_argument);
-  EXPECT_THROW(linear(randn({2, 5}, 1), w, {}), std::invalid_argument);
-  EXPECT_THROW(Weight(leaf(randn({4, 4}, 1))).freeze(Precision::bf16), std::invalid_argument);
-  EXPECT_THROW(Weight(randn({4}, 1)).freeze(Precision::bf16), std::invalid_argument);
-  EXPECT_THROW(w.multiply_in_bf16(), std::invalid_argument);
-}
-
-TEST(Bf16Weight, ErrorsSayWhatIsStoredHow) {
-  const Weight w = in_bf16(randn({4, 4}, 1));
-  try {
-    w.variable("layers.0.mlp.up_proj.weight");
-    FAIL();
-  } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "value: the weight layers.0.mlp.up_proj.weight [4, 4] is frozen, as it is stored in "
-        "bf16; load the model with its weights trainable");
-  }
 }
 
 }  // namespace

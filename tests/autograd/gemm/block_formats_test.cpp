@@ -87,18 +87,6 @@ TEST(BlockFormats, RefusesWhatIsInNoBlocksAndPartsOfOne) {
   EXPECT_THROW(from_number(view, 16), std::invalid_argument);
 }
 
-void expect_products_of_the_widened(const Stored& w, Index m, const std::string& what) {
-  const Index rows = w.view.rows, cols = w.view.cols;
-  const Tensor x = randn({m, cols}, 1), dy = randn({m, rows}, 2);
-  Tensor y({m, rows}), wanted({m, rows}), dx({m, cols}), wanted_dx({m, cols});
-  gemm_nt(m, x.data(), cols, w.view, y.data(), rows);
-  gemm_nt(m, rows, cols, x.data(), cols, w.widened.data(), cols, wanted.data(), rows);
-  EXPECT_TRUE(same_bits(y, wanted)) << what;
-  gemm(m, dy.data(), rows, w.view, dx.data(), cols);
-  gemm(m, cols, rows, dy.data(), rows, w.widened.data(), cols, wanted_dx.data(), cols);
-  EXPECT_TRUE(same_bits(dx, wanted_dx)) << what;
-}
-
 const std::vector<BlockLayout> kBlockLayouts = {
     {}, {.run = 4, .runs = 3}, {.rotary_pairs = 4}, {.run = 4, .runs = 3, .rotary_pairs = 4}};
 
@@ -116,18 +104,6 @@ TEST(BlockFormats, ProductsHaveTheBitsOfTheWidenedMatrix) {
            {1, 40, 32}, {2, 8, 96}, {5, 33, 160}, {9, 20, 576}, {130, 50, 288}})
     expect_products_of_the_widened(stored_blocks(rows, cols, NumberFormat::q5_1, {}, 5), m,
                                    fmt::format("{} x {} x {}", m, rows, cols));
-}
-
-TEST(BlockFormats, BitsDoNotDependOnThreads) {
-  const Stored w = stored_blocks(700, 512, NumberFormat::q4_k, {}, 1);
-  const Tensor x = randn({300, 512}, 1), dy = randn({300, 700}, 2);
-  expect_same_bits_for_any_threads("blocks", [&] {
-    Tensor y({300, 700}), row({1, 700}), dx({300, 512});
-    gemm_nt(300, x.data(), 512, w.view, y.data(), 700);
-    gemm_nt(1, x.data(), 512, w.view, row.data(), 700);
-    gemm(300, dy.data(), 700, w.view, dx.data(), 512);
-    return std::vector<Tensor>{y, row, dx};
-  });
 }
 
 TEST(BlockFormats, OtherFormsAreThoseOfTheWidenedMatrix) {

@@ -25,16 +25,8 @@ TEST(MatrixView, ProductsHaveTheBitsOfTheWidenedMatrix) {
     for (const StoredLayout& layout : kStoredLayouts)
       for (const auto& [m, rows, cols] : shapes) {
         const Stored w = stored(rows, cols, format, layout, static_cast<std::uint64_t>(rows));
-        const std::string what =
-            fmt::format("{}: {} x {} x {}", described(format, layout), m, rows, cols);
-        const Tensor x = randn({m, cols}, 1), dy = randn({m, rows}, 2);
-        Tensor y({m, rows}), wanted({m, rows}), dx({m, cols}), wanted_dx({m, cols});
-        gemm_nt(m, x.data(), cols, w.view, y.data(), rows);
-        gemm_nt(m, rows, cols, x.data(), cols, w.widened.data(), cols, wanted.data(), rows);
-        EXPECT_TRUE(same_bits(y, wanted)) << what;
-        gemm(m, dy.data(), rows, w.view, dx.data(), cols);
-        gemm(m, cols, rows, dy.data(), rows, w.widened.data(), cols, wanted_dx.data(), cols);
-        EXPECT_TRUE(same_bits(dx, wanted_dx)) << what;
+        expect_products_of_the_widened(
+            w, m, fmt::format("{}: {} x {} x {}", described(format, layout), m, rows, cols));
       }
 }
 
@@ -50,26 +42,6 @@ TEST(MatrixView, RowsAreRead) {
         EXPECT_TRUE(std::ranges::equal(rows.span(), wanted)) << described(format, layout);
       }
     }
-}
-
-TEST(MatrixView, CountsItsWork) {
-  const Stored w = stored(40, 30, NumberFormat::bf16, {}, 1);
-  const Tensor x = randn({50, 30}, 1);
-  Tensor y({50, 40});
-  const std::uint64_t before = multiply_adds();
-  gemm_nt(50, x.data(), 30, w.view, y.data(), 40);
-  EXPECT_EQ(multiply_adds() - before, 50u * 30 * 40);
-}
-
-TEST(MatrixView, BitsDoNotDependOnThreads) {
-  const Stored w = stored(700, 260, NumberFormat::bf16, {.transposed = true}, 1);
-  const Tensor x = randn({300, 260}, 1), one = randn({1, 260}, 2);
-  expect_same_bits_for_any_threads("view", [&] {
-    Tensor y({300, 700}), row({1, 700});
-    gemm_nt(300, x.data(), 260, w.view, y.data(), 700);
-    gemm_nt(1, one.data(), 260, w.view, row.data(), 700);
-    return std::vector<Tensor>{y, row};
-  });
 }
 
 TEST(MatrixView, EverySixteenBitNumberIsWidened) {
@@ -134,38 +106,11 @@ TEST(MatrixView, NumbersAreRoundedToTheNearestOfSixteenBits) {
   }
 }
 
-TEST(FrozenView, AnswersAsTheWeightItViews) {
-  const Stored w = stored(36, 20, NumberFormat::bf16, {.transposed = true, .run = 4, .runs = 3}, 5);
-  const Weight frozen = FrozenMatrix(w.view, nullptr), dense = w.widened;
-  EXPECT_EQ(frozen.precision(), Precision::float32);
-  EXPECT_EQ(frozen.bytes(), 36u * 20 * 2);
-  const auto ids = random_ids(50, 36, 1);
-  EXPECT_TRUE(same_bits(embedding(frozen, ids, {50}).value(), embedding(dense, ids, {50}).value()));
-  const Tensor x = randn({50, 20}, 2);
-  const auto step = [&](const Weight& weight) {
-    const Variable input = leaf(x);
-    const Variable loss = linear_cross_entropy(input, weight, ids);
-    backward(loss);
-    return std::vector<Tensor>{loss.value(), input.grad()};
-  };
-  const auto ours = step(frozen), wanted = step(dense);
-  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(same_bits(ours[i], wanted[i]));
-}
-
 TEST(FrozenView, RefusesAnAddressBetweenNumbers) {
   alignas(8) const std::array<std::byte, 64> bytes{};
   const MatrixView view{
       .data = bytes.data() + 1, .format = NumberFormat::bf16, .rows = 2, .cols = 2, .pitch = 2};
   EXPECT_THROW(FrozenMatrix(view, nullptr), std::invalid_argument);
-}
-
-TEST(FrozenView, RealTensorIsSharedNotCopied) {
-  const std::size_t before = pool_stats().live;
-  Weight w(randn({256, 256}, 1));
-  const std::size_t there = pool_stats().live - before;
-  w.freeze(Precision::float32);
-  EXPECT_EQ(pool_stats().live - before, there);
-  EXPECT_EQ(w.precision(), Precision::float32);
 }
 
 }  // namespace

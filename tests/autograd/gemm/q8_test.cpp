@@ -152,15 +152,6 @@ TEST(Q8, GroupsOfManyRowsAreSummedAsIntegers) {
   }
 }
 
-TEST(Q8, BitsDoNotDependOnThreads) {
-  const Stored w = stored_blocks(700, 512, NumberFormat::q4_k, {}, 1);
-  const Tensor x = randn({90, 512}, 1), row = randn({1, 512}, 2);
-  expect_same_bits_for_any_threads("q8", [&] {
-    return std::vector<Tensor>{product(x, w.view, simd::block_kernels()),
-                               product(row, w.view, simd::block_kernels())};
-  });
-}
-
 TEST(Q8, BeginsWithABiasOrWhatIsThere) {
   const Stored w = stored_blocks(40, 256, NumberFormat::q4_1, {}, 1);
   for (const Index m : {1, 6}) {
@@ -379,27 +370,6 @@ TEST(Q8, ARoundedMatrixIsMultipliedAsItsBlocks) {
   }
 }
 
-TEST(Q8, EmbeddingAndTiedHeadAreOneMatrix) {
-  const Tensor w = randn({36, 32}, 1), x = randn({50, 32}, 2);
-  const Weight tied = FrozenMatrix(w, Precision::q8);
-  const auto ids = random_ids(50, 36, 1);
-  EXPECT_TRUE(
-      same_bits(embedding(tied, ids, {50}).value(), embedding(in_q8_0(w), ids, {50}).value()));
-  const Variable input = leaf(x), logits = leaf(linear(x, tied, {}).value());
-  const Variable loss = linear_cross_entropy(input, tied, ids);
-  Tensor one_hot = Tensor::zeros({36, 36});
-  for (Index i = 0; i < 36; ++i) one_hot.data()[i * 36 + i] = 1;
-  const Variable expected = linear_cross_entropy(logits, one_hot, ids);
-  backward(loss);
-  backward(expected);
-  EXPECT_NEAR(loss.value()[0], expected.value()[0], tolerance(1e-6, 1e-12));
-  EXPECT_LE(relative_difference(input.grad(), matmul(logits.grad().reshape({1, 50, 36}),
-                                                     in_q8_0(w).reshape({1, 36, 32}))
-                                                  .value()
-                                                  .reshape({50, 32})),
-            tolerance(1e-6, 1e-12));
-}
-
 TEST(Q8, WhatNoBlockCanHoldIsRefused) {
   const auto refusal = [](Real number, Index row, const std::string& name) {
     Tensor w = randn({200, 320}, 1);
@@ -417,19 +387,6 @@ TEST(Q8, WhatNoBlockCanHoldIsRefused) {
             "block's scale: use float32");
   EXPECT_NE(refusal(Real(1e7), 0, "").find("row 0 of the matrix"), std::string::npos);
   EXPECT_EQ(refusal(Real(8e6), 0, ""), "");
-}
-
-TEST(Q8, TakesAQuarterOfFloat32) {
-  const std::size_t before = pool_stats().live;
-  Weight w(randn({512, 256}, 1));
-  w.freeze(Precision::q8);
-  EXPECT_EQ(w.precision(), Precision::q8);
-  EXPECT_EQ(w.bytes(), 512u * 256 / 32 * 34);
-  EXPECT_LE(pool_stats().live - before, w.bytes() * 5 / 4);  // the pool rounds up
-  w.freeze(Precision::q8);                                   // stays as it is
-  EXPECT_THROW(w.freeze(Precision::bf16), std::invalid_argument);
-  EXPECT_THROW(w.set_requires_grad(true), std::invalid_argument);
-  EXPECT_THROW(Weight(leaf(randn({4, 4}, 1))).freeze(Precision::q8), std::invalid_argument);
 }
 
 TEST(Q8, RowsThatAreNotWholeBlocksAreMultipliedAsTheyAre) {

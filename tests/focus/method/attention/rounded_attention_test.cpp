@@ -2,9 +2,9 @@
 // machine can run, against the composed twin in Real.
 #include <gtest/gtest.h>
 
+#include "autograd/simd/bf16_kernels.h"
 #include "focus/method/attention/focus_attention.h"
 #include "tests/support/attention_case.h"
-#include "tests/support/bf16_products.h"
 
 namespace focus {
 namespace {

@@ -1,9 +1,21 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include "autograd/simd/bf16_kernels.h"
+#include "autograd/simd/kernels.h"
 #include "autograd/tensor.h"
 
 namespace focus {
+
+/// Calls f(kernels) for all that this machine can run.
+template <class F>
+void for_kernels(F&& f) {
+  for (const simd::Kernels* kernels : simd::usable_kernels()) {
+    SCOPED_TRACE(kernels->name);
+    f(*kernels);
+  }
+}
 
 /// Sums in double: A Wᵀ where `transposed`, or A W.
 inline Tensor product_in_double(const Tensor& a, const Tensor& w, bool transposed) {
