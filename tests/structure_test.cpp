@@ -74,22 +74,36 @@ TEST(Structure, IncludesGoDownTheLadder) {
     }
 }
 
-TEST(Structure, HeadersIncludeEachOtherInNoCircle) {
-  std::map<std::string, const Source*> by_path;
-  for (const Source& source : sources()) by_path[source.path] = &source;
-  std::set<std::string> done, open;
+using Includes = std::map<std::string, std::set<std::string>>;
+
+/// Which of these include which others; room_of(path) is empty for a file that is in none.
+template <class F>
+Includes includes_between(F&& room_of) {
+  Includes below;
+  for (const Source& source : sources())
+    for (const std::string& include : source.includes) {
+      const std::string from = room_of(source.path), to = room_of(include);
+      if (!from.empty() && !to.empty() && from != to) below[from].insert(to);
+    }
+  return below;
+}
+
+void expect_no_circle(const Includes& below) {
+  std::set<std::string> done;
   std::vector<std::string> way;
-  const auto visit = [&](auto&& self, const std::string& path) -> void {
-    const auto found = by_path.find(path);
-    if (found == by_path.end() || done.contains(path)) return;
-    way.push_back(path);
-    ASSERT_TRUE(open.insert(path).second) << testing::PrintToString(way);
-    for (const std::string& include : found->second->includes) self(self, include);
-    open.erase(path);
-    done.insert(path);
+  const auto visit = [&](auto&& self, const std::string& room) -> void {
+    ASSERT_EQ(std::ranges::count(way, room), 0) << room << " in " << testing::PrintToString(way);
+    if (!done.insert(room).second) return;
+    way.push_back(room);
+    if (const auto found = below.find(room); found != below.end())
+      for (const std::string& next : found->second) self(self, next);
     way.pop_back();
   };
-  for (const Source& source : sources()) visit(visit, source.path);
+  for (const auto& [room, others] : below) visit(visit, room);
+}
+
+TEST(Structure, HeadersIncludeEachOtherInNoCircle) {
+  expect_no_circle(includes_between([](const std::string& path) { return path; }));
 }
 
 TEST(Structure, JinjaIsALibraryOfItsOwn) {
@@ -128,48 +142,20 @@ TEST(Structure, FocusHasSevenRooms) {
   EXPECT_LE(files.size(), 5u) << testing::PrintToString(files);
 }
 
-using Includes = std::map<std::string, std::set<std::string>>;
-
-void expect_no_circle(const Includes& below) {
-  std::vector<std::string> way;
-  const auto visit = [&](auto&& self, const std::string& folder) -> void {
-    ASSERT_EQ(std::ranges::count(way, folder), 0)
-        << folder << " in " << testing::PrintToString(way);
-    way.push_back(folder);
-    if (const auto found = below.find(folder); found != below.end())
-      for (const std::string& next : found->second) self(self, next);
-    way.pop_back();
-  };
-  for (const auto& [folder, others] : below) visit(visit, folder);
-}
-
 TEST(Structure, FoldersOfDataAndFocusIncludeEachOtherInNoCircle) {
-  Includes below;
-  for (const Source& source : sources())
-    for (const std::string& include : source.includes) {
-      const std::string from = room_of(source.path), to = room_of(include);
-      const std::string top = top_of(source.path);
-      if ((top == "data" || top == "focus") && top_of(include) == top && !from.empty() &&
-          !to.empty() && from != to)
-        below[from].insert(to);
-    }
+  const Includes below = includes_between([](const std::string& path) {
+    return top_of(path) == "data" || top_of(path) == "focus" ? room_of(path) : "";
+  });
   ASSERT_GT(below.size(), 10u);
   expect_no_circle(below);
 }
 
-/// "models" of "focus/models/model_files.h"; empty for the files beside the rooms.
-std::string room_of_focus(const std::string& path) {
-  const fs::path inside = fs::path(path).lexically_relative("focus");
-  return top_of(path) == "focus" && inside.has_parent_path() ? inside.begin()->string() : "";
-}
-
 TEST(Structure, TheRoomsOfFocusIncludeEachOtherInNoCircle) {
-  Includes below;
-  for (const Source& source : sources())
-    for (const std::string& include : source.includes) {
-      const std::string from = room_of_focus(source.path), to = room_of_focus(include);
-      if (!from.empty() && !to.empty() && from != to) below[from].insert(to);
-    }
+  // "models" of "focus/models/model_files.h"; empty for the files beside the rooms.
+  const Includes below = includes_between([](const std::string& path) {
+    const fs::path inside = fs::path(path).lexically_relative("focus");
+    return top_of(path) == "focus" && inside.has_parent_path() ? inside.begin()->string() : "";
+  });
   EXPECT_TRUE(below.at("training").contains("evaluation"));
   expect_no_circle(below);
 }

@@ -153,14 +153,5 @@ std::vector<std::string> focus_files() {
 INSTANTIATE_TEST_SUITE_P(Files, DenseGolden, testing::ValuesIn(golden_entries("arch", "/dense.h5")),
                          test_name);
 INSTANTIATE_TEST_SUITE_P(FocusFiles, FocusModelGolden, testing::ValuesIn(focus_files()), test_name);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DenseGolden);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FocusModelGolden);
-
-TEST(ArchGoldenFiles, AreThere) {
-  EXPECT_FALSE(golden_entries("arch", "/dense.h5").empty())
-      << "no arch/*/dense.h5 under " << golden_folder();
-  EXPECT_FALSE(focus_files().empty()) << "no arch/*/focus_*.h5 under " << golden_folder();
-}
-
 }  // namespace
 }  // namespace focus

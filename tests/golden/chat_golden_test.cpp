@@ -1,27 +1,20 @@
 // Chat templates as transformers renders them, and small templates as Jinja does.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "data/chat/chat_template.h"
 #include "data/files/input_file.h"
+#include "tests/support/golden_folders.h"
 
 namespace focus {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::filesystem::path golden_file(const std::string& name) {
-  const char* folder = std::getenv("FOCUS_GOLDEN_DIR");
-  return std::filesystem::path(folder != nullptr ? folder : FOCUS_SOURCE_DIR "/tests/golden") /
-         "chat" / name;
-}
-
 std::vector<Json> read_rows(const std::string& name) {
-  std::istringstream lines(read_file(golden_file(name)));
+  std::istringstream lines(read_file(golden_folder() / "chat" / name));
   std::vector<Json> rows;
   for (std::string line; std::getline(lines, line);) rows.push_back(Json::parse(line));
   return rows;

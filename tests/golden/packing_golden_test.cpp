@@ -77,12 +77,5 @@ TEST_P(Packing, StepsAgree) {
 
 INSTANTIATE_TEST_SUITE_P(Files, Packing, testing::ValuesIn(golden_entries("packing", ".h5")),
                          test_name);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Packing);
-
-TEST(PackingGoldenFiles, AreThere) {
-  EXPECT_FALSE(golden_entries("packing", ".h5").empty())
-      << "no packing/*.h5 under " << golden_folder();
-}
-
 }  // namespace
 }  // namespace focus

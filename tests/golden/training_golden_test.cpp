@@ -75,15 +75,5 @@ INSTANTIATE_TEST_SUITE_P(Files, RetrofitCurve,
                          testing::ValuesIn(golden_entries("training", "_retrofit.h5")), test_name);
 INSTANTIATE_TEST_SUITE_P(Files, FullCurve,
                          testing::ValuesIn(golden_entries("training", "_full.h5")), test_name);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RetrofitCurve);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FullCurve);
-
-TEST(TrainingGoldenFiles, AreThere) {
-  EXPECT_FALSE(golden_entries("training", "_retrofit.h5").empty())
-      << "no training/*_retrofit.h5 under " << golden_folder();
-  EXPECT_FALSE(golden_entries("training", "_full.h5").empty())
-      << "no training/*_full.h5 under " << golden_folder();
-}
-
 }  // namespace
 }  // namespace focus

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,18 +12,12 @@
 #include "autograd/ops.h"
 #include "autograd/tensor.h"
 #include "data/files/hdf5.h"
+#include "tests/support/golden_folders.h"
 
 // Golden files: what the real libraries answer. They are read from the folder that the environment
 // variable FOCUS_GOLDEN_DIR names, or else from tests/golden; every file that is found there is
 // run, and every size and option comes from the file.
 namespace focus {
-
-inline std::filesystem::path golden_folder() {
-  const char* named = std::getenv("FOCUS_GOLDEN_DIR");
-  return named != nullptr && *named != '\0'
-             ? std::filesystem::path(named)
-             : std::filesystem::path(FOCUS_SOURCE_DIR) / "tests/golden";
-}
 
 /// The entries of a golden sub-folder that fit, as paths relative to golden_folder(), sorted.
 inline std::vector<std::string> golden_entries(const std::string& folder,
