@@ -6,6 +6,8 @@
 namespace focus {
 namespace {
 
+using Parts = std::vector<std::string>;
+
 std::string text_file(const std::string& text) {
   const std::string path = cli().fresh("text.txt");
   write_text(path, text);
@@ -13,28 +15,29 @@ std::string text_file(const std::string& text) {
 }
 
 /// A refused `focus train` must not make its folder.
-void expect_train_refused(const Words& keys, const Words& parts) {
+void expect_train_refused(const Words& keys, const Parts& parts) {
   const std::string out = cli().fresh("run");
-  expect_refused(cli().retrofit(Words{"out=" + out} + keys), parts);
+  const bool scratch = std::ranges::count(keys, "method=scratch") > 0;
+  expect_refused((scratch ? cli().scratch(keys) : cli().retrofit(keys)) + Words{"out=" + out},
+                 parts);
   EXPECT_FALSE(fs::exists(out));
 }
-void expect_eval_refused(const Words& more, const Words& parts) {
+void expect_eval_refused(const Words& more, const Parts& parts) {
   const std::string json = cli().fresh("eval.json");
-  expect_refused(Words{"eval", cli().base(), "--json", json} + more, parts);
+  expect_refused(words("eval {base} --json {}", json) + more, parts);
   EXPECT_FALSE(fs::exists(json));
 }
 
 TEST(CliBadInput, MissingFiles) {
   const std::string missing = cli().fresh("missing"), out = cli().fresh("out.h5");
-  const std::string text = cli().valid_text();
-  expect_refused({"import", missing, "--out", out}, {missing, "no such file or folder"});
+  for (const Words& command :
+       {words("import {} --out {}", missing, out), words("info {}", missing),
+        words("eval {} --text {valid}", missing), words("leak-test {}", missing)})
+    expect_refused(command, {missing, "no such file or folder"});
   EXPECT_FALSE(fs::exists(out));
-  expect_refused({"info", missing}, {missing, "no such file or folder"});
-  expect_refused({"eval", missing, "--text", text}, {missing, "no such file or folder"});
-  expect_refused({"leak-test", missing}, {missing, "no such file or folder"});
   expect_eval_refused({"--text", missing}, {missing, "no such text file"});
-  expect_eval_refused({"--text", text, "--adapter", missing}, {missing, "no such file"});
-  expect_eval_refused({"--text", text, "--tokenizer", missing}, {missing});
+  expect_eval_refused(words("--text {valid} --adapter {}", missing), {missing, "no such file"});
+  expect_eval_refused(words("--text {valid} --tokenizer {}", missing), {missing});
   expect_train_refused({"data.train=" + missing}, {missing, "no such text file"});
   expect_train_refused({"data.valid=" + missing}, {missing, "no such text file"});
   expect_train_refused({"base=" + missing}, {missing, "no such file or folder"});
@@ -52,9 +55,40 @@ TEST(CliBadInput, KernelsThatNoMachineHas) {
 }
 
 TEST(CliBadInput, OnePrecisionOfThree) {
-  const Words eval = {"eval", cli().base(), "--text", cli().valid_text(), "--precision"};
   for (const char* precision : {"fp16", "int8", "bf16,q8"})
-    expect_refused(eval + Words{precision}, {"--precision", "float32, bf16, q8", precision});
+    expect_eval_refused(words("--text {valid} --precision {}", precision),
+                        {"--precision", "float32, bf16, q8", precision});
+}
+
+TEST(CliBadInput, ThreadsHaveARange) {
+  for (const std::string threads : {"100000", "4097", "-5", "two"}) {
+    expect_eval_refused(words("--text {valid} --threads {}", threads),
+                        {"--threads", "0..4096", threads});
+    expect_train_refused({"threads=" + threads}, {"threads", "0..4096"});
+  }
+  const ProcessResult result =
+      cli()
+          .start_by({"/usr/bin/env", "OMP_NUM_THREADS=100000"}, "info {base}", {})
+          ->wait(kRunSeconds);
+  EXPECT_EQ(result.status, 1);
+  expect_parts(result.err, {"OMP_NUM_THREADS is 100000: expected at most 4096"});
+}
+
+TEST(CliBadInput, AnOptionThatTookTheBaseIsNamed) {
+  const Parts parts = {"base", "--text took \"" + cli().base() + "\"", "--"};
+  expect_refused("eval --attention dense --text {valid} {base}", parts);
+  expect_refused("eval --text {valid} {valid} {base}", parts);
+  expect_refused("logits --out x --ids 1 2 {base}", {"--ids took", cli().base()});
+  cli().must_run("eval --attention dense --text {valid} -- {base}");
+  cli().must_run(words("fit --out {} --context 64 --tokens 64 --num-groups 2 --text {valid} {base}",
+                       cli().fresh("k.h5")));
+}
+
+TEST(CliBadInput, AnEmptyWordIsNoNumber) {
+  const std::string out = cli().fresh("logits");
+  expect_refused(words("logits {base} --ids {} --out {}", "", out), {"--ids", "empty"});
+  EXPECT_EQ(cli().run(words("eval {base} --text {valid} --far {}", "")).status, 2);
+  EXPECT_FALSE(fs::exists(out));
 }
 
 TEST(CliBadInput, AFolderThatIsNoModel) {
@@ -66,59 +100,55 @@ TEST(CliBadInput, AFolderThatIsNoModel) {
   EXPECT_FALSE(fs::exists(out));
 }
 
-TEST(CliBadInput, TextShorterThanOneContext) {
-  expect_train_refused({"data.train=" + text_file("Too short.")}, {"10 tokens", "context of 64"});
-  expect_train_refused({"data.valid=" + text_file("Too short.")}, {"10 tokens", "context of 64"});
-  const std::string text = text_file("Too short.");
-  cli().must_run({"eval", cli().base(), "--text", text});
+TEST(CliBadInput, TextsThatAreTooShort) {
+  const std::string text = text_file("Too short."), empty = text_file("");
+  for (const std::string key : {"data.train=", "data.valid="})
+    expect_train_refused({key + text}, {"10 tokens", "context of 64"});
+  cli().must_run(words("eval {base} --text {}", text));
+  cli().must_run(words("eval {base} --text {} --context 64 --separator x", text));
   expect_eval_refused({"--text", text, "--context", "64"}, {text, "10 tokens", "window of 64"});
   expect_eval_refused({"--text", text, "--far", "16"}, {text, "10 tokens", "--far"});
-  cli().must_run({"eval", cli().base(), "--text", text, "--context", "64", "--separator", "x"});
-}
-
-TEST(CliBadInput, EmptyText) {
-  const std::string empty = text_file(""), blank = text_file(" \n\n ");
   expect_train_refused({"data.train=" + empty}, {empty, "empty"});
-  expect_train_refused({"data.train=" + blank, "data.document_separator=x"}, {"no tokens"});
-  expect_train_refused({"data.train=[]"}, {"data.train is empty"});
+  expect_train_refused({"data.train=" + text_file(" \n\n "), "data.document_separator=x"},
+                       {"no tokens"});
+  expect_train_refused("data.train=[]", {"data.train is empty"});
   expect_eval_refused({"--text", empty}, {empty, "empty"});
   expect_eval_refused({"--text", text_file("a")}, {"at least 2"});
 }
 
 TEST(CliBadInput, TokenIdsBeyondTheVocabulary) {
   // A tokenizer may have more ids than the model, as long as no text has them.
-  const std::string folder = golden_arch("gpt2"), text = cli().valid_text();
-  const ProcessResult said =
-      cli().must_run({"import", folder, "--out", cli().fresh("out.h5"), "--tokenizer", "bytes"});
-  for (const char* part : {"notice: ", "256 ids", "vocab_size is 96"})
-    EXPECT_TRUE(contains(said.err, part)) << said.err;
-  expect_refused({"eval", folder, "--tokenizer", "bytes", "--text", text},
-                 {text, "token 0", "id 110", folder, "96 ids"});
+  const std::string folder = golden_arch("gpt2");
+  expect_parts(
+      cli()
+          .must_run(words("import {} --out {} --tokenizer bytes", folder, cli().fresh("o.h5")))
+          .err,
+      {"notice: ", "256 ids", "vocab_size is 96"});
+  expect_refused(words("eval {} --tokenizer bytes --text {valid}", folder),
+                 {cli().valid_text(), "token 0", "id 110", folder, "96 ids"});
   expect_train_refused({"base=" + folder, "tokenizer=bytes"}, {"114", "vocabulary of 96"});
 }
 
 TEST(CliBadInput, AdapterOfAnotherBase) {
   const std::string adapter = cli().adapter(), other = cli().other_base();
   const std::string json = cli().fresh("eval.json");
-  expect_refused(
-      {"eval", other, "--adapter", adapter, "--text", cli().valid_text(), "--json", json},
-      {adapter, "fingerprint", other});
+  expect_refused(words("eval {other} --adapter {adapter} --text {valid} --json {}", json),
+                 {adapter, "fingerprint", other});
   EXPECT_FALSE(fs::exists(json));
-  expect_refused({"leak-test", other, "--adapter", adapter}, {adapter, "fingerprint", other});
+  expect_refused("leak-test {other} --adapter {adapter}", {adapter, "fingerprint", other});
+  expect_refused("eval {other} --adapter {keys} --text {valid}", {"base"});
 }
 
 TEST(CliBadInput, AdapterInThePlaceOfTheBase) {
   const std::string adapter = cli().adapter();
-  expect_refused({"eval", adapter, "--text", cli().valid_text()}, {adapter, "no model"});
-  expect_refused({"leak-test", adapter}, {adapter, "no model"});
+  expect_refused("eval {adapter} --text {valid}", {adapter, "no model"});
+  expect_refused("leak-test {adapter}", {adapter, "no model"});
   expect_train_refused({"base=" + adapter}, {adapter, "no model"});
-  expect_eval_refused({"--text", cli().valid_text(), "--adapter", cli().base()},
-                      {cli().base(), "holds no adapter"});
+  expect_eval_refused("--text {valid} --adapter {base}", {cli().base(), "holds no adapter"});
 }
 
 TEST(CliBadInput, PlacesThatCannotBeWritten) {
-  const std::string file = text_file("a regular file");
-  const std::string below = file + "/out";
+  const std::string file = text_file("a regular file"), below = file + "/out";
   expect_refused(cli().retrofit({"out=" + below}), {file + ": Not a directory"});
   expect_refused(cli().retrofit({"out=" + file}), {file});
   expect_refused({"import", golden_arch("gpt2"), "--out", below + ".h5"}, {below + ".h5"});
@@ -130,107 +160,119 @@ TEST(CliBadInput, PlacesThatCannotBeWritten) {
 
 TEST(CliBadInput, ConfigErrorsAreAllListedAtOnce) {
   const std::string out = cli().fresh("run"), config = cli().fresh("config.yaml");
-  write_text(config, "out: " + out +
-                         "\n"
-                         "steps: many\n"
-                         "optim:\n"
-                         "  learning_rte: 0.1\n"
-                         "  lr: 0.1\n"
-                         "  lr: 0.2\n"
-                         "focus:\n"
-                         "  num_grups: 4\n");
+  write_text(config, "out: " + out + R"(
+steps: many
+optim:
+  learning_rte: 0.1
+  lr: 0.1
+  lr: 0.2
+focus:
+  num_grups: 4
+)");
   const ProcessResult result = cli().run({"train", config, "data.contxt=5", "data.batch=0"});
   EXPECT_EQ(result.status, 1);
   const auto lines = lines_of(result.err);
-  ASSERT_EQ(lines.size(), 6u) << result.err;
-  const auto one_line_has = [&](const Words& parts) {
-    return std::ranges::any_of(lines, [&](const std::string& line) {
-      return std::ranges::all_of(parts,
-                                 [&](const std::string& part) { return contains(line, part); });
-    });
-  };
-  EXPECT_TRUE(one_line_has({config + ":2:", "steps", "many"})) << result.err;
-  EXPECT_TRUE(one_line_has({config + ":4:", "learning_rte", "unknown key"})) << result.err;
-  EXPECT_TRUE(one_line_has({config + ":6:", "lr"})) << result.err;
-  EXPECT_TRUE(one_line_has({config + ":8:", "num_grups", "did you mean focus.num_groups?"}))
-      << result.err;
-  EXPECT_TRUE(one_line_has({"data.contxt", "did you mean data.context?"})) << result.err;
-  EXPECT_TRUE(one_line_has({"data.batch", "0"})) << result.err;
+  const std::vector<Parts> wanted = {
+      {config + ":2:", "steps", "many"},
+      {config + ":4:", "learning_rte", "unknown key"},
+      {config + ":6:", "lr"},
+      {config + ":8:", "num_grups", "did you mean focus.num_groups?"},
+      {"data.contxt", "did you mean data.context?"},
+      {"data.batch", "0"}};
+  ASSERT_EQ(lines.size(), wanted.size()) << result.err;
+  for (const Parts& parts : wanted)
+    EXPECT_EQ(std::ranges::count_if(lines,
+                                    [&](const std::string& line) {
+                                      return std::ranges::all_of(parts, [&](const auto& part) {
+                                        return contains(line, part);
+                                      });
+                                    }),
+              1)
+        << parts[0] << " in " << result.err;
   EXPECT_FALSE(fs::exists(out));
+}
+
+TEST(CliBadInput, ConfigProblemsNameTheKeyAndItsPlace) {
+  const std::string config = cli().fresh("config.yaml");
+  const std::string head = "base: " + cli().base() + "\n";
+  write_text(config, head + "lr: 1e-4\n");
+  expect_refused({"train", config, "--dry-run"},
+                 {config + ":2:", "did you mean two_phase.lr or optim.lr?"});
+  write_text(config, head + "data:\n  train: [x]\noptim:\n  lr: -1e-4\n");
+  expect_refused({"train", config, "--dry-run"}, {config + ":5: optim.lr"});
+  expect_refused({"train", config, "--dry-run", "optim.lr=-2"}, {"override optim.lr=-2: optim.lr"});
 }
 
 TEST(CliBadInput, SettingsThatDoNotFitTogether) {
-  const std::string out = cli().fresh("run");
-  expect_train_refused({"method=scratch"}, {"base"});
-  expect_train_refused({"base="}, {"base is empty"});
-  expect_train_refused({"optim.lr=0"}, {"optim.lr"});
-  expect_train_refused({"focus.tokens.temperature=-1"}, {"focus.tokens.temperature"});
-  expect_train_refused({"focus.num_groups=65"}, {"focus.num_groups"});
-  expect_refused(cli().scratch({"out=" + out, "model.num_attention_heads=5"}),
-                 {"num_attention_heads 5", "hidden_size 32"});
-  expect_refused(cli().scratch({"out=" + out, "model.model_type=bert"}), {"bert", "gpt2, llama"});
-  expect_refused(cli().scratch({"out=" + out, "model.sliding_window=8"}),
-                 {"model.sliding_window", "llama"});
-  expect_refused(cli().scratch({"out=" + out, "model.max_position_embeddings=63"}),
-                 {"model.max_position_embeddings is 63", "data.context is 64"});
-  expect_refused(
-      cli().scratch({"out=" + out, "model.model_type=gpt2", "model.num_key_value_heads=2"}),
-      {"model.num_key_value_heads", "gpt2"});
-  expect_refused(cli().scratch({"out=" + out, "tokenizer="}), {"tokenizer is empty"});
-  expect_refused(cli().scratch({"out=" + out, "precision=q8"}), {"precision q8", "scratch"});
-  expect_train_refused({"method=full", "precision=q8"}, {"precision q8", "full"});
-  expect_train_refused({"precision=fp16"}, {"precision", "float32, bf16, q8", "fp16"});
-  expect_train_refused({"precision=int8"}, {"precision", "float32, bf16, q8", "int8"});
-  EXPECT_FALSE(fs::exists(out));
+  const std::vector<std::pair<Words, Parts>> cases = {
+      {"base=", {"base is empty"}},
+      {"optim.lr=0", {"optim.lr"}},
+      {"focus.tokens.temperature=-1", {"focus.tokens.temperature"}},
+      {"focus.num_groups=65", {"focus.num_groups"}},
+      {"method=full precision=q8", {"precision q8", "full"}},
+      {"precision=fp16", {"precision", "float32, bf16, q8", "fp16"}},
+      {"precision=int8", {"precision", "float32, bf16, q8", "int8"}},
+      {"data.context=65", {"data.context 65", "64 positions"}},
+      {"steps=0", {"steps is 0"}},
+      {"model.dropout=0.1", {"model.dropout", "retrofit"}},
+      {"model.dropout=0.1 method=lora", {"model.dropout", "lora.dropout"}},
+      {"method=scratch steps=0", {"steps is 0"}},
+      {"method=scratch base={base}", {"base"}},
+      {"method=scratch model.dropout=1", {"model.dropout is 1"}},
+      {"method=scratch model.num_attention_heads=5", {"num_attention_heads 5", "hidden_size 32"}},
+      {"method=scratch model.model_type=bert", {"bert", "gpt2, llama"}},
+      {"method=scratch model.sliding_window=8", {"model.sliding_window", "llama"}},
+      {"method=scratch model.max_position_embeddings=63",
+       {"model.max_position_embeddings is 63", "data.context is 64"}},
+      {"method=scratch model.model_type=gpt2 model.num_key_value_heads=2",
+       {"model.num_key_value_heads", "gpt2"}},
+      {"method=scratch tokenizer=", {"tokenizer is empty"}},
+      {"method=scratch precision=q8", {"precision q8", "scratch"}}};
+  for (const auto& [keys, parts] : cases) expect_train_refused(keys, parts);
 }
 
 TEST(CliBadInput, UnknownCommandsAndOptionsAreUsageErrors) {
-  for (const Words& command :
-       {Words{}, Words{"trian"}, Words{"eval"}, Words{"eval", "x", "--txet", "y"},
-        Words{"info", "x", "y"}, Words{"import", "x"},
-        Words{"eval", "x", "--text", "y", "--routing", "z"}, Words{"leak-test", "x", "--cuts", "4"},
-        Words{"corpus", "--documents", "1"}, cli().retrofit({"--frobnicate"})}) {
+  const std::string train = fmt::format("{} --frobnicate", fmt::join(cli().retrofit({}), " "));
+  for (const Words command : {"", "trian", "eval", "eval x --txet y", "info x y", "import x",
+                              "eval x --text y --routing z", "leak-test x --cuts 4",
+                              "corpus --documents 1", train.c_str()}) {
     const ProcessResult result = cli().run(command);
     EXPECT_EQ(result.status, 2) << testing::PrintToString(command) << result.err;
     // The program by itself shows its commands; anything else is one line.
     EXPECT_EQ(std::ranges::count(result.err, '\n'), command.empty() ? 0 : 1) << result.err;
     EXPECT_EQ(result.out.empty(), !command.empty());
   }
-  expect_refused({"corpus", "--out", "x", "--documents", "many"}, {"--documents", "many"});
-  const auto err = [](const Words& command) { return cli().run(command).err; };
-  EXPECT_EQ(err({"trian"}), "focus: unknown command trian; did you mean train?\n");
-  EXPECT_EQ(err({"dance"}), "focus: unknown command dance; focus --help lists the commands\n");
-  EXPECT_EQ(err({"eval", "x", "--treads", "2"}),
-            "focus eval: unknown option --treads; did you mean --threads?\n");
-  EXPECT_EQ(err({"train", "--frobnicate"}),
-            "focus train: unknown option --frobnicate; see focus train --help\n");
-  EXPECT_EQ(err({"fit"}), "focus fit: base is required; see focus fit --help\n");
+  expect_refused("corpus --out x --documents many", {"--documents", "many"});
+  for (const auto& [command, line] : std::map<std::string, std::string>{
+           {"trian", "focus: unknown command trian; did you mean train?\n"},
+           {"dance", "focus: unknown command dance; focus --help lists the commands\n"},
+           {"eval x --treads 2", "focus eval: unknown option --treads; did you mean --threads?\n"},
+           {"train --frobnicate",
+            "focus train: unknown option --frobnicate; see focus train --help\n"},
+           {"fit", "focus fit: base is required; see focus fit --help\n"}})
+    EXPECT_EQ(cli().run(words(command)).err, line);
   for (const char* command :
        {"import", "train", "eval", "generate", "info", "leak-test", "report", "corpus"})
     EXPECT_EQ(cli().run({command, "--help"}).status, 0) << command;
 }
 
 TEST(CliBadInput, WindowsThatDoNotFit) {
-  const Words text = {"--text", cli().valid_text()};
-  expect_eval_refused(text + Words{"--context", "32", "--stride", "33"}, {"stride", "32", "33"});
-  expect_eval_refused(text + Words{"--context", "65"}, {"context 65", "64 positions"});
-  expect_eval_refused(text + Words{"--context", "1"}, {"context", "1"});
-  expect_eval_refused(text + Words{"--stride", "-1"}, {"stride", "-1"});
-  expect_refused({"leak-test", cli().base(), "--context", "65"}, {"65", "64 positions"});
-  expect_train_refused({"data.context=65"}, {"data.context 65", "64 positions"});
+  const Words text = "--text {valid}";
+  expect_eval_refused(text + "--context 32 --stride 33", {"stride", "32", "33"});
+  expect_eval_refused(text + "--context 65", {"context 65", "64 positions"});
+  expect_eval_refused(text + "--context 1", {"context", "1"});
+  expect_eval_refused(text + "--stride -1", {"stride", "-1"});
+  expect_refused("leak-test {base} --context 65", {"65", "64 positions"});
 }
 
 TEST(CliLog, LevelSaysHowMuchIsTold) {
-  const Words train = cli().retrofit({"out=" + cli().fresh("loud"), "steps=2"});
-  EXPECT_TRUE(contains(cli().must_run(train).err, "training on "));
-  const Words quiet = cli().retrofit({"out=" + cli().fresh("quiet"), "steps=2"});
-  EXPECT_EQ(cli().must_run(quiet + Words{"--log-level", "warn"}).err, "");
-  const ProcessResult debug = cli().must_run(
-      Words{"--log-level", "debug"} + cli().retrofit({"out=" + cli().fresh("debug"), "steps=2"}));
-  EXPECT_TRUE(contains(debug.err, "kernels: ")) << debug.err;
-  const ProcessResult wrong = cli().run({"info", cli().base(), "--log-level", "loud"});
+  const auto train = [] { return cli().retrofit({"out=" + cli().fresh("run"), "steps=2"}); };
+  expect_parts(cli().must_run(train()).err, {"training on "});
+  EXPECT_EQ(cli().must_run(train() + "--log-level warn").err, "");
+  expect_parts(cli().must_run(Words("--log-level debug") + train()).err, {"kernels: "});
+  const ProcessResult wrong = cli().run("info {base} --log-level loud");
   EXPECT_EQ(wrong.status, 1);
-  EXPECT_TRUE(contains(wrong.err, "--log-level loud: expected debug")) << wrong.err;
+  expect_parts(wrong.err, {"--log-level loud: expected debug"});
 }
 
 }  // namespace

@@ -15,9 +15,8 @@ struct Evaluation {
 Evaluation evaluated(const Words& more) {
   const std::string path = cli().fresh("eval.json");
   Evaluation result;
-  result.process = cli().must_run(
-      Words{"eval", cli().base(), "--text", cli().valid_text(), "--json", path} + more);
-  result.json = nlohmann::json::parse(read_text(path));
+  result.process = cli().must_run(words("eval {base} --text {valid} --json {}", path) + more);
+  result.json = read_json(path);
   return result;
 }
 
@@ -32,16 +31,14 @@ Words names_of(const nlohmann::json& rows) {
 
 TEST(CliEval, RowsAreDenseSoftAndHardForEveryK) {
   const auto rows =
-      evaluated({"--adapter", cli().adapter(), "--attention", "dense,focus:gate=drop"})
-          .json.at("rows");
+      evaluated("--adapter {adapter} --attention dense,focus:gate=drop").json.at("rows");
   EXPECT_EQ(names_of(rows), (Words{"dense", "soft, carried", "hard k=1, carried",
                                    "hard k=2, carried", "hard k=3, carried"}));
   for (const auto& row : rows) EXPECT_TRUE(row.at("causal").get<bool>());
 }
 
 TEST(CliEval, SequenceRowsAreLabelledNotCausal) {
-  const auto [process, json] =
-      evaluated({"--adapter", cli().sequence_adapter(), "--attention", "dense,focus:gate=drop"});
+  const auto [process, json] = evaluated("--adapter {sequence} --attention dense,focus:gate=drop");
   EXPECT_EQ(names_of(json.at("rows")),
             (Words{"dense", "soft, carried", "hard k=1, carried", "hard k=2, carried",
                    "hard k=3, carried", "soft, sequence", "hard k=1, sequence",
@@ -58,8 +55,8 @@ TEST(CliEval, SequenceRowsAreLabelledNotCausal) {
 }
 
 TEST(CliEval, JsonHasTheFiguresOfTheTable) {
-  const auto [process, json] = evaluated({"--adapter", cli().sequence_adapter(), "--attention",
-                                          "dense,focus:gate=drop,focus:gate=keep"});
+  const auto [process, json] =
+      evaluated("--adapter {sequence} --attention dense,focus:gate=drop,focus:gate=keep");
   const auto& rows = json.at("rows");
   const Words lines = lines_of(process.out);
   auto line =
@@ -103,54 +100,26 @@ TEST(CliEval, DocumentsAreScoredAlone) {
   }
   write_text(joined, all);
   // With a limit of tokens, texts may be shorter than the window.
-  const Words options = {"--context", "32", "--stride", "16", "--max-tokens", "1000"};
-  const auto alone = cli().figures(Words{"eval", cli().base(), "--text", folder} + options);
-  const auto cut = cli().figures(
-      Words{"eval", cli().base(), "--text", joined, "--separator", "<|end|>"} + options);
+  const Words options = "--context 32 --stride 16";
+  const auto score = [&](const std::string& text, const Words& more) {
+    return cli().figures(words("eval {base} --text {}", text) + options + more);
+  };
+  const auto alone = score(folder, "--max-tokens 1000"),
+             cut = score(joined, "--max-tokens 1000 --separator <|end|>");
   EXPECT_EQ(cut.at("documents"), documents.size());
   for (const char* key : {"rows", "bytes"}) EXPECT_EQ(cut.at(key), alone.at(key)) << key;
-  const auto whole = cli().figures(Words{"eval", cli().base(), "--text", joined} + options);
+  const auto whole = score(joined, "--max-tokens 1000");
   EXPECT_EQ(whole.at("documents"), 1);
   EXPECT_EQ(whole.at("bytes"), all.size());
-  const auto few = cli().figures(Words{"eval", cli().base(), "--text", joined, "--separator",
-                                       "<|end|>", "--max-documents", "2", "--max-tokens", "6",
-                                       "--context", "32", "--stride", "16"});
+  const auto few = score(joined, "--separator <|end|> --max-documents 2 --max-tokens 6");
   EXPECT_EQ(few.at("documents"), 2);
   EXPECT_EQ(few.at("bytes"), 12) << "exactly those of the tokens that are left";
   EXPECT_EQ(few.at("rows").at(0).at("tokens_scored"), 10);
 }
 
-TEST(CliEval, HardWithAllGroupsIsDense) {
-  for (const std::string& adapter : {cli().adapter(), cli().sequence_adapter()}) {
-    const auto rows = evaluated({"--adapter", adapter, "--attention",
-                                 "dense,focus:gate=drop:balance=carried,"
-                                 "focus:gate=drop:balance=sequence"})
-                          .json.at("rows");
-    const double dense = rows[0].at("perplexity");
-    int seen = 0;
-    for (const auto& row : rows) {
-      if (row.at("attention") != "hard k=3") continue;
-      ++seen;
-      EXPECT_NEAR(row.at("perplexity").get<double>() / dense, 1, 1e-6);
-      EXPECT_EQ(row.at("pairs_attended"), 1.0);
-      EXPECT_EQ(row.at("tokens_scored"), rows[0].at("tokens_scored"));
-    }
-    EXPECT_EQ(seen, 2);
-  }
-}
-
-TEST(CliEval, FewerGroupsAttendFewerPairs) {
-  const auto rows = evaluated({"--adapter", cli().adapter()}).json.at("rows");
-  const double one = rows[2].at("pairs_attended"), two = rows[3].at("pairs_attended");
-  EXPECT_LT(one, 1.0);
-  EXPECT_LE(one, two);
-  EXPECT_LE(two, 1.0);
-}
-
 TEST(CliEval, TheNumberOfThreadsChangesNoFigure) {
-  const Words adapter = {"--adapter", cli().adapter()};
-  EXPECT_EQ(evaluated(adapter + Words{"--threads", "1"}).json.at("rows"),
-            evaluated(adapter + Words{"--threads", "2"}).json.at("rows"));
+  EXPECT_EQ(evaluated("--adapter {adapter} --threads 1").json.at("rows"),
+            evaluated("--adapter {adapter} --threads 2").json.at("rows"));
 }
 
 /// -log p of `target` by a row of logits.
@@ -202,12 +171,10 @@ TEST(CliEval, PerplexityFollowsTheStridedConfig) {
     write_text(text, read_text(cli().valid_text()).substr(0, c.bytes));
     const std::vector<std::int32_t> ids = model.require_tokenizer().encode(read_text(text));
     const auto [nats, tokens] = strided_config(*model.decoder, ids, c.context, c.stride);
-    const auto row =
-        cli()
-            .figures({"eval", cli().base(), "--text", text, "--context", std::to_string(c.context),
-                      "--stride", std::to_string(c.stride), "--max-tokens", "1000"})
-            .at("rows")
-            .at(0);
+    const auto row = cli()
+                         .rows(words("{base} --text {} --context {} --stride {} --max-tokens 1000",
+                                     text, std::to_string(c.context), std::to_string(c.stride)))
+                         .at(0);
     EXPECT_EQ(row.at("tokens_scored"), tokens);
     EXPECT_NEAR(row.at("nats_per_token").get<double>() * static_cast<double>(tokens) / nats, 1,
                 2e-6);
@@ -218,14 +185,13 @@ TEST(CliEval, RowsSayWhatTheWeightsAreIn) {
   const auto [exact_process, exact] = evaluated({});
   EXPECT_EQ(exact.at("precision"), "float32");
   EXPECT_EQ(exact.at("rows").at(0).at("precision"), "float32");
-  EXPECT_TRUE(contains(exact_process.out, "precision float32")) << exact_process.out;
+  expect_parts(exact_process.out, {"precision float32"});
   const double expected = exact.at("rows").at(0).at("nats_per_token");
   for (const std::string precision : {"bf16", "q8"}) {
-    const auto [process, json] =
-        evaluated({"--adapter", cli().adapter(), "--precision", precision});
+    const auto [process, json] = evaluated(words("--adapter {adapter} --precision {}", precision));
     EXPECT_EQ(json.at("precision"), precision);
     for (const auto& row : json.at("rows")) EXPECT_EQ(row.at("precision"), precision);
-    EXPECT_TRUE(contains(process.out, "precision " + precision)) << process.out;
+    expect_parts(process.out, {"precision " + precision});
     const double nats = json.at("rows").at(0).at("nats_per_token");
     EXPECT_NEAR(nats, expected, 5e-2);
     EXPECT_NE(nats, expected) << "nothing was rounded";
@@ -233,67 +199,56 @@ TEST(CliEval, RowsSayWhatTheWeightsAreIn) {
 }
 
 TEST(CliEval, SeveralTextsAreScoredApart) {
-  const std::string a = cli().train_text(), b = cli().valid_text();
-  const auto score = [&](const Words& texts) {
-    Words command = {"eval", cli().base(), "--text"};
-    const auto json = cli().figures(command + texts);
-    const auto& row = json.at("rows").at(0);
+  const auto score = [](const char* texts) {
+    const auto row = cli().rows(Words("{base} --text") + texts).at(0);
     return std::pair(row.at("nats_per_token").get<double>() * row.at("tokens_scored").get<double>(),
                      row.at("tokens_scored").get<int>());
   };
-  const auto first = score({a}), second = score({b}), both = score({a, b});
+  const auto first = score("{train}"), second = score("{valid}"), both = score("{train} {valid}");
   EXPECT_EQ(both.second, first.second + second.second);
   EXPECT_NEAR(both.first / (first.first + second.first), 1, 1e-9);
 }
 
 TEST(CliEval, ATokenBeforeTheTextIsScoredByNobody) {
   // With the BOS of the golden GPT-2's config before the text, every byte is predicted.
-  const std::string folder = std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/gpt2";
-  const auto json = cli().figures({"eval", folder, "--tokenizer", cli().ascii_tokenizer(), "--text",
-                                   cli().valid_text(), "--bos", "always"});
-  EXPECT_EQ(json.at("rows").at(0).at("tokens_scored"), fs::file_size(cli().valid_text()));
+  const auto rows =
+      cli().rows(words("{} --tokenizer {ascii} --text {valid} --bos always", golden_arch("gpt2")));
+  EXPECT_EQ(rows.at(0).at("tokens_scored"), fs::file_size(cli().valid_text()));
 }
 
 TEST(CliLeakTest, CarriedRoutingDoesNotLeak) {
-  const std::string path = cli().fresh("leak.json");
-  for (const std::string& adapter : {cli().adapter(), cli().sequence_adapter()}) {
-    const ProcessResult result =
-        cli().run({"leak-test", cli().base(), "--adapter", adapter, "--attention",
-                   "dense,focus:balance=carried", "--json", path});
-    EXPECT_EQ(result.status, 0) << result.out << result.err;
-    const auto json = nlohmann::json::parse(read_text(path));
+  for (const char* adapter : {"--adapter {adapter}", "--adapter {sequence}"}) {
+    const auto json =
+        cli().figures(Words("leak-test {base} --attention dense,focus:balance=carried") + adapter);
     EXPECT_EQ(json.at("leaks"), false);
     ASSERT_EQ(json.at("modes").size(), 5u);
     for (const auto& mode : json.at("modes")) EXPECT_TRUE(mode.at("first_difference").is_null());
   }
-  EXPECT_EQ(cli().run({"leak-test", cli().base(), "--adapter", cli().adapter()}).status, 0);
 }
 
 TEST(CliLeakTest, InBf16ToTheBitToo) {
-  const Words leak = {"leak-test", cli().base(), "--adapter", cli().adapter()};
-  const auto json = cli().figures(leak + Words{"--precision", "bf16"});
+  const Words leak = "leak-test {base} --adapter {adapter}";
+  const auto json = cli().figures(leak + "--precision bf16");
   EXPECT_EQ(json.at("precision"), "bf16");
   EXPECT_EQ(json.at("leaks"), false);
   EXPECT_EQ(cli().figures(leak).at("precision"), "float32");
-  const Words sequence = {"leak-test", cli().base(), "--adapter", cli().sequence_adapter()};
-  EXPECT_EQ(cli().run(sequence + Words{"--precision", "bf16"}).status, 1);
 }
 
 TEST(CliLeakTest, SequenceRoutingLeaksAndThePositionIsNamed) {
-  const std::string path = cli().fresh("leak.json");
-  const ProcessResult result =
-      cli().run({"leak-test", cli().base(), "--adapter", cli().sequence_adapter(), "--json", path});
-  EXPECT_EQ(result.status, 1) << result.out << result.err;
-  const auto json = nlohmann::json::parse(read_text(path));
-  EXPECT_EQ(json.at("leaks"), true);
-  const auto& dense = json.at("modes").at(0);
-  const auto& soft = json.at("modes").at(1);
-  EXPECT_EQ(dense.at("leaks"), false);
-  EXPECT_EQ(soft.at("leaks"), true);
-  ASSERT_TRUE(soft.at("first_difference").is_number()) << soft;
-  EXPECT_TRUE(contains(result.out, fmt::format("logits differ first at position {}",
-                                               soft.at("first_difference").get<int>())))
-      << result.out;
+  for (const std::string precision : {"float32", "bf16"}) {
+    const std::string path = cli().fresh("leak.json");
+    const ProcessResult result = cli().run(
+        words("leak-test {base} --adapter {sequence} --json {} --precision {}", path, precision));
+    EXPECT_EQ(result.status, 1) << result.out << result.err;
+    const auto json = read_json(path);
+    EXPECT_EQ(json.at("leaks"), true);
+    EXPECT_EQ(json.at("modes").at(0).at("leaks"), false);  // dense
+    const auto& soft = json.at("modes").at(1);
+    EXPECT_EQ(soft.at("leaks"), true);
+    ASSERT_TRUE(soft.at("first_difference").is_number()) << soft;
+    expect_parts(result.out, {fmt::format("logits differ first at position {}",
+                                          soft.at("first_difference").get<int>())});
+  }
 }
 
 }  // namespace

@@ -1,25 +1,21 @@
-#include <cstdlib>
-
+// Text from a prompt: with and without the cache, drawn and greedy, and what is refused.
 #include "tests/support/cli.h"
 
-// Text from a prompt: with and without the cache, drawn and greedy, and what is refused.
 namespace focus {
 namespace {
 
 Words generate(const Words& more) {
-  return Words{"generate", cli().base(), "--prompt", "Once upon a", "--max-new-tokens", "30"} +
-         more;
+  return words("generate {base} --prompt {} --max-new-tokens 30", "Once upon a") + more;
 }
-Words focused(const Words& more) { return generate(Words{"--adapter", cli().adapter()} + more); }
+Words focused(const Words& more) { return generate(Words("--adapter {adapter}") + more); }
 
 TEST(CliGenerate, TextOnStdoutFiguresOnStderrAndInJson) {
   const std::string path = cli().fresh("generate.json");
   const ProcessResult result = cli().must_run(focused({"--json", path}));
-  const auto json = nlohmann::json::parse(read_text(path));
+  const auto json = read_json(path);
   EXPECT_EQ(result.out, json.at("text").get<std::string>() + "\n");
-  EXPECT_TRUE(contains(result.err, "prompt 11 tokens")) << result.err;
-  EXPECT_TRUE(contains(result.err, "30 new tokens")) << result.err;
-  EXPECT_TRUE(contains(result.err, "attention hard k=1 keep, carried")) << result.err;
+  expect_parts(result.err,
+               {"prompt 11 tokens", "30 new tokens", "attention hard k=1 keep, carried"});
   EXPECT_EQ(json.at("prompt_tokens"), 11);
   EXPECT_EQ(json.at("new_tokens"), 30);
   EXPECT_EQ(json.at("ids").size(), 30u);
@@ -32,68 +28,57 @@ TEST(CliGenerate, TextOnStdoutFiguresOnStderrAndInJson) {
 }
 
 TEST(CliGenerate, GreedyTokensAreThoseWithoutACache) {
-  for (const Words& mode :
-       {Words{"--attention", "dense"}, Words{"--attention", "hard:1"},
-        Words{"--attention", "hard:2"}, Words{"--attention", "hard:2:gate=drop"},
-        Words{"--attention", "local"}}) {
-    const auto cached = cli().figures(focused(mode));
-    const auto whole = cli().figures(focused(mode + Words{"--no-cache"}));
-    EXPECT_EQ(cached.at("ids"), whole.at("ids")) << testing::PrintToString(mode);
-    EXPECT_EQ(cached.at("attention"), whole.at("attention"));
-    EXPECT_TRUE(whole.at("keys_read").is_null() && whole.at("cache_bytes").is_null());
-  }
+  for (const auto& [adapter, modes] : std::map<std::string, Words>{
+           {"adapter",
+            {"dense", "hard:1", "hard:2", "hard:2:gate=drop", "local", "dense --precision bf16",
+             "hard:1 --precision bf16"}},
+           {"keys",
+            {"focus", "summary", "summary:1", "summary:0",
+             "summary:1:unselected_groups=drop:block=1:sinks=0", "local"}}})
+    for (const std::string& mode : modes) {
+      const Words command = generate(words("--adapter {" + adapter + "} --attention " + mode));
+      const auto cached = cli().figures(command), whole = cli().figures(command + "--no-cache");
+      for (const char* key : {"ids", "attention", "precision"})
+        EXPECT_EQ(cached.at(key), whole.at(key)) << mode;
+      EXPECT_TRUE(whole.at("keys_read").is_null() && whole.at("cache_bytes").is_null());
+      EXPECT_TRUE(adapter != "keys" || cached.at("keys_read") < 1.0) << mode;
+      EXPECT_GT(cached.at("cache_bytes"), 0);
+    }
+  EXPECT_EQ(cli().figures(generate("--adapter {keys}")).at("attention"), "summary m=2 w=4 block=4");
 }
 
 TEST(CliGenerate, InBf16ItDrawsFromRoundedWeights) {
-  const Words bf16 = {"--precision", "bf16"};
-  for (const Words& mode : {Words{"--attention", "dense"}, Words{"--attention", "hard:1"}}) {
-    const auto cached = cli().figures(focused(mode + bf16));
-    const auto whole = cli().figures(focused(mode + bf16 + Words{"--no-cache"}));
-    EXPECT_EQ(cached.at("ids"), whole.at("ids"));
-    EXPECT_EQ(cached.at("precision"), "bf16");
-  }
-  const ProcessResult result = cli().must_run(focused(bf16));
-  EXPECT_TRUE(contains(result.err, ", carried, bf16")) << result.err;
+  const Words bf16 = "--precision bf16", hot = "--temperature 3 --seed 7";
+  expect_parts(cli().must_run(focused(bf16)).err, {", carried, bf16"});
+  EXPECT_EQ(cli().figures(focused(bf16)).at("precision"), "bf16");
   EXPECT_EQ(cli().figures(focused({})).at("precision"), "float32");
   // Hot draws go another way where a logit moves: the weights are really rounded.
-  const Words hot = {"--temperature", "3", "--seed", "7"};
   EXPECT_NE(cli().figures(generate(hot + bf16)).at("ids"), cli().figures(generate(hot)).at("ids"));
 }
 
 TEST(CliGenerate, TheCacheIsOfFloat16WhereItIsAskedForOrMatricesAreRounded) {
-  const auto dtype = [&](const Words& more) {
-    return cli().figures(focused(more)).at("kv_cache_dtype");
-  };
-  EXPECT_EQ(dtype({}), "float32");
-  EXPECT_EQ(dtype({"--precision", "q8"}), "float16");
-  EXPECT_EQ(dtype({"--precision", "bf16"}), "float16");
-  EXPECT_EQ(dtype({"--precision", "bf16", "--kv-cache-dtype", "float32"}), "float32");
-  EXPECT_TRUE(dtype({"--no-cache"}).is_null());
-  const Words half = {"--attention", "dense", "--kv-cache-dtype", "float16"};
+  for (const auto& [options, dtype] :
+       std::map<std::string, std::string>{{"", "float32"},
+                                          {"--precision q8", "float16"},
+                                          {"--precision bf16", "float16"},
+                                          {"--precision bf16 --kv-cache-dtype float32", "float32"}})
+    EXPECT_EQ(cli().figures(focused(words(options))).at("kv_cache_dtype"), dtype) << options;
+  EXPECT_TRUE(cli().figures(focused("--no-cache")).at("kv_cache_dtype").is_null());
+  const Words half = "--attention dense --kv-cache-dtype float16";
   const auto bytes = [&](const Words& more) {
     return cli().figures(focused(more)).at("cache_bytes").get<double>();
   };
-  EXPECT_EQ(2 * bytes(half), bytes({"--attention", "dense"}));
-  EXPECT_TRUE(contains(cli().must_run(focused(half)).err, "float16 cache"));
-  EXPECT_NE(cli().run(focused({"--kv-cache-dtype", "int8"})).status, 0);
+  EXPECT_EQ(2 * bytes(half), bytes("--attention dense"));
+  expect_parts(cli().must_run(focused(half)).err, {"float16 cache"});
+  EXPECT_NE(cli().run(focused("--kv-cache-dtype int8")).status, 0);
 }
 
 TEST(CliGenerate, DrawsFollowTheSeed) {
-  const Words hot = {"--temperature", "1.5", "--top-k", "40", "--top-p", "0.95"};
+  const Words hot = "--temperature 1.5 --top-k 40 --top-p 0.95";
   const auto ids = [&](const Words& more) { return cli().figures(generate(more)).at("ids"); };
-  EXPECT_EQ(ids(hot + Words{"--seed", "5"}), ids(hot + Words{"--seed", "5"}));
-  EXPECT_NE(ids(hot + Words{"--seed", "5"}), ids(hot + Words{"--seed", "6"}));
-  EXPECT_EQ(ids({"--temperature", "1.5", "--top-k", "1"}), ids({}));
-}
-
-TEST(CliGenerate, APromptFromAFileIsTheSame) {
-  const std::string path = cli().fresh("prompt.txt");
-  write_text(path, "Once upon a");
-  EXPECT_EQ(
-      cli()
-          .must_run({"generate", cli().base(), "--prompt-file", path, "--max-new-tokens", "30"})
-          .out,
-      cli().must_run(generate({})).out);
+  EXPECT_EQ(ids(hot + "--seed 5"), ids(hot + "--seed 5"));
+  EXPECT_NE(ids(hot + "--seed 5"), ids(hot + "--seed 6"));
+  EXPECT_EQ(ids("--temperature 1.5 --top-k 1"), ids({}));
 }
 
 TEST(CliGenerate, WithoutAFocusItIsDense) {
@@ -103,88 +88,154 @@ TEST(CliGenerate, WithoutAFocusItIsDense) {
 
 TEST(CliGenerate, StopsAtTheLastPosition) {
   const std::string path = cli().fresh("generate.json");
-  const ProcessResult result = cli().must_run({"generate", cli().base(), "--prompt", "Once upon a",
-                                               "--max-new-tokens", "500", "--json", path});
-  const auto json = nlohmann::json::parse(read_text(path));
+  const ProcessResult result = cli().must_run(
+      words("generate {base} --prompt {} --max-new-tokens 500 --json {}", "Once upon a", path));
   // 64 positions hold the prompt and all new tokens but the last, which nothing follows.
-  EXPECT_EQ(json.at("new_tokens"), 64 - 11 + 1);
-  EXPECT_EQ(json.at("stop"), "positions");
-  EXPECT_TRUE(contains(result.err, "no more than 64 positions")) << result.err;
-}
-
-TEST(CliGenerate, StopsAtTheEndOfText) {
-  // A model whose end token is whatever it says first.
-  const std::string folder = cli().fresh("model");
-  fs::copy(std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/gpt2", folder);
-  const Words command = {"generate", folder, "--tokenizer", cli().ascii_tokenizer(),
-                         "--prompt", "Hello"};
-  auto config = nlohmann::json::parse(read_text(folder + "/config.json"));
-  config["eos_token_id"] = nullptr;
-  write_text(folder + "/config.json", config.dump());
-  const auto endless = cli().figures(command + Words{"--max-new-tokens", "2"});
-  ASSERT_EQ(endless.at("new_tokens"), 2);
-  config["eos_token_id"] = endless.at("ids").at(0);
-  write_text(folder + "/config.json", config.dump());
-  const auto ended = cli().figures(command);
-  EXPECT_EQ(ended.at("stop"), "end of text");
-  EXPECT_EQ(ended.at("new_tokens"), 0);
-  EXPECT_EQ(ended.at("text"), "");
-  EXPECT_EQ(ended.at("prompt_tokens"), 5);  // the config names a BOS, the tokenizer puts none
+  EXPECT_EQ(read_json(path).at("new_tokens"), 64 - 11 + 1);
+  EXPECT_EQ(read_json(path).at("stop"), "positions");
+  expect_parts(result.err, {"no more than 64 positions"});
 }
 
 TEST(CliGenerate, ASequenceAdapterGeneratesOnlyWithCarriedPotentials) {
-  const Words command = generate({"--adapter", cli().sequence_adapter()});
+  const Words command = generate("--adapter {sequence}");
   expect_refused(command, {"sequence balance", "hard:1:balance=carried"});
-  expect_refused(focused({"--attention", "hard:2:balance=sequence"}),
+  expect_refused(focused("--attention hard:2:balance=sequence"),
                  {"sequence", "hard:2:balance=carried"});
-  EXPECT_EQ(cli().figures(command + Words{"--attention", "hard:1:balance=carried"}).at("routing"),
-            "carried");
-  cli().must_run(command + Words{"--attention", "dense"});  // nothing is routed
+  EXPECT_EQ(cli().figures(command + "--attention hard:1:balance=carried").at("routing"), "carried");
+  cli().must_run(command + "--attention dense");  // nothing is routed
 }
 
 TEST(CliGenerate, RefusesPromptsThatCannotBeGoneOnFrom) {
-  const auto with_prompt = [](const Words& prompt) {
-    return Words{"generate", cli().base()} + prompt;
-  };
-  expect_refused(with_prompt({"--prompt", ""}), {"the prompt is empty"});
-  const std::string empty = cli().fresh("empty.txt");
+  const std::string empty = cli().fresh("empty.txt"), missing = cli().fresh("missing.txt");
   write_text(empty, "");
-  expect_refused(with_prompt({"--prompt-file", empty}), {empty, "empty"});
-  const std::string missing = cli().fresh("missing.txt");
-  expect_refused(with_prompt({"--prompt-file", missing}), {missing});
-  expect_refused(with_prompt({"--prompt", std::string(65, 'a')}), {"65 tokens", "64 positions"});
+  const Words command = "generate {base}";
+  expect_refused(command + Words{"--prompt", ""}, {"the prompt is empty"});
+  expect_refused(command + Words{"--prompt-file", empty}, {empty, "empty"});
+  expect_refused(command + Words{"--prompt-file", missing}, {missing});
+  expect_refused(command + Words{"--prompt", std::string(65, 'a')}, {"65 tokens", "64 positions"});
   for (const Words& wrong :
-       {Words{}, Words{"--prompt", "a", "--prompt-file", empty},
-        Words{"--prompt", "a", "--max-new-tokens", "0"}, Words{"--prompt", "a", "--hard-k", "1"}})
-    EXPECT_EQ(cli().run(with_prompt(wrong)).status, 2) << testing::PrintToString(wrong);
+       {Words(""), words("--prompt a --prompt-file {}", empty),
+        Words("--prompt a --max-new-tokens 0"), Words("--prompt a --hard-k 1")})
+    EXPECT_EQ(cli().run(command + wrong).status, 2) << testing::PrintToString(wrong);
 }
 
 TEST(CliGenerate, RefusesSettingsThatDoNotFit) {
   const std::string missing = cli().fresh("missing.h5"), json = cli().fresh("generate.json");
   expect_refused(generate({"--adapter", missing, "--json", json}), {missing, "no such file"});
-  expect_refused(generate({"--attention", "hard"}), {cli().base(), "--adapter"});
-  expect_refused(focused({"--attention", "hard:4"}), {"hard:4", "3 groups"});
-  expect_refused(focused({"--attention", "soft"}), {"soft", "every key"});
-  expect_refused(focused({"--attention", "hard:-1"}), {"hard:-1"});
-  expect_refused(generate({"--temperature", "-1"}), {"temperature", "-1"});
-  expect_refused(generate({"--top-p", "0"}), {"top_p", "0"});
-  expect_refused(generate({"--top-k", "-2"}), {"top_k", "-2"});
   EXPECT_FALSE(fs::exists(json));
+  expect_refused(generate("--attention hard"), {cli().base(), "--adapter"});
+  expect_refused(focused("--attention hard:4"), {"hard:4", "3 groups"});
+  expect_refused(focused("--attention soft"), {"soft", "every key"});
+  expect_refused(focused("--attention hard:-1"), {"hard:-1"});
+  expect_refused(generate("--temperature -1"), {"temperature", "-1"});
+  expect_refused(generate("--top-p 0"), {"top_p", "0"});
+  expect_refused(generate("--top-k -2"), {"top_k", "-2"});
 }
 
-TEST(CliGenerate, APublishedModelTellsAStory) {
-  const char* named = std::getenv("FOCUS_SHARED_DIR");
-  const fs::path model =
-      fs::path(named != nullptr && *named != '\0' ? named : FOCUS_SOURCE_DIR "/../shared") /
-      "data/models/stories260K";
-  if (!fs::exists(model))
-    GTEST_SKIP() << model << " is not there; FOCUS_SHARED_DIR names the folder of shared data";
-  const Words command = {"generate",         model.string(),     "--prompt",
-                         "Once upon a time", "--max-new-tokens", "60"};
-  const auto cached = cli().figures(command);
-  EXPECT_EQ(cached.at("ids"), cli().figures(command + Words{"--no-cache"}).at("ids"));
-  EXPECT_TRUE(cached.at("text").get<std::string>().starts_with(", there was a "))
-      << cached.at("text");
+// Chat: the prompt that a model's own template makes, what continues it, and what is refused.
+
+const std::string kTemplate =
+    "{% for m in messages %}{{ '[' + m.role + '] ' + m.content|trim + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}";
+
+std::string chat_model(const std::string& chat_template) {
+  return model_folder("gpt2", {{"chat_template.jinja", chat_template}});
+}
+
+Words chat(const std::string& model, const Words& more) {
+  return words("generate {} --chat --max-new-tokens 5", model) + more;
+}
+
+std::string shown_prompt(const std::string& model, const Words& more) {
+  return cli().must_run(chat(model, more + "--show-prompt")).out;
+}
+
+TEST(CliGenerateChat, TheConversationGoesThroughTheTemplate) {
+  const std::string model = chat_model(kTemplate), store = cli().fresh("model.h5");
+  const std::string user = "[user] Hi\n[assistant]";
+  EXPECT_EQ(shown_prompt(model, {"--user", " Hi "}), user);
+  EXPECT_EQ(shown_prompt(model, "--prompt Hi"), user);
+  EXPECT_EQ(shown_prompt(model, {"--user", "Hi", "--system", "Be brief."}),
+            "[system] Be brief.\n" + user);
+  cli().must_run({"import", model, "--out", store});
+  EXPECT_EQ(shown_prompt(store, "--user Hi"), user);  // a store keeps the template
+  const std::string prompt = cli().fresh("prompt.txt"), list = cli().fresh("messages.json"),
+                    lines = cli().fresh("messages.jsonl");
+  write_text(prompt, "Hi\n");
+  EXPECT_EQ(shown_prompt(model, {"--prompt-file", prompt}), user);
+  write_text(list, R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+                       {"role": "user", "content": "Hi"}])");
+  write_text(lines, R"({"role": "user", "content": "a"}
+{"role": "assistant", "content": "b"}
+
+{"role": "user", "content": "Hi"}
+)");
+  for (const std::string& messages : {list, lines})
+    EXPECT_EQ(shown_prompt(model, {"--messages", messages}), "[user] a\n[assistant] b\n" + user);
+}
+
+TEST(CliGenerateChat, TheTokensAreTheTemplatesAlone) {
+  // The config names a BOS, which goes before a prompt where it is asked for, but not before a
+  // template's: that writes its own.
+  const std::string model = chat_model(kTemplate), prompt = "[user] Hi\n[assistant]";
+  const auto json = cli().figures(chat(model, "--user Hi"));
+  EXPECT_EQ(json.at("prompt"), prompt);
+  EXPECT_EQ(json.at("prompt_tokens"), prompt.size());
+  EXPECT_LE(json.at("new_tokens"), 5);
+  // The same ids without --chat, where nothing is put before the prompt.
+  set_json(model + "/config.json", "bos_token_id", nullptr);
+  const auto plain =
+      cli().figures(words("generate {} --prompt {} --max-new-tokens 5", model, prompt));
+  EXPECT_EQ(plain.at("ids"), json.at("ids"));
+  EXPECT_TRUE(plain.at("prompt").is_null());
+}
+
+TEST(CliGenerateChat, TheTemplateIsFoundAndChosen) {
+  const auto configured = [](const nlohmann::json& config) {
+    return model_folder("gpt2", {{"tokenizer_config.json", config.dump()}});
+  };
+  const std::string named = configured({{"chat_template",
+                                         {{{"name", "default"}, {"template", "default"}},
+                                          {{"name", "tool_use"}, {"template", "tools"}}}}});
+  EXPECT_EQ(shown_prompt(named, "--user x"), "default");
+  EXPECT_EQ(shown_prompt(named, "--user x --chat-template tool_use"), "tools");
+  const std::string file = cli().fresh("other.jinja");
+  write_text(file, "{{ bos_token }}{{ messages[0].content }}");
+  EXPECT_EQ(shown_prompt(named, {"--user", "x", "--chat-template", file}), "x");
+  const std::string tokens = configured({{"chat_template", "{{ bos_token }}{{ eos_token }}"},
+                                         {"bos_token", {{"content", "b"}}},
+                                         {"eos_token", "e"}});
+  EXPECT_EQ(shown_prompt(tokens, "--user x"), "be");
+  expect_refused(chat(named, "--user x --chat-template rag"), {"'rag'", "default, tool_use"});
+  expect_refused(chat(named, "--user x --chat-template missing.jinja"), {"missing.jinja"});
+}
+
+TEST(CliGenerateChat, WhatIsRefused) {
+  const Words user = "--user x";
+  const std::string none = model_folder("gpt2");
+  expect_refused(chat(none, user), {none, "no chat template", "--chat-template"});
+  expect_refused(chat(chat_model("a\n{% include 'x' %}"), user),
+                 {"chat_template.jinja: line 2", "'include' is not supported"});
+  const std::string raises =
+      chat_model("{{ raise_exception('only ' ~ messages|length ~ ' turns') }}");
+  expect_refused(chat(raises, user), {"refuses these messages: only 1 turns"});
+  const std::string bad = cli().fresh("bad.jsonl");
+  write_text(bad, "{\"role\": \"user\"}\nnot JSON\n");
+  expect_refused(chat(raises, {"--messages", bad}), {bad, "line 2"});
+  write_text(bad, "{\"content\": \"x\"}\n");
+  expect_refused(chat(raises, {"--messages", bad}), {bad, "\"role\""});
+  expect_refused(chat(chat_model("{# nothing #}"), user), {"prompt"});
+}
+
+TEST(CliGenerateChat, OptionsThatDoNotGoTogether) {
+  const std::string model = chat_model(kTemplate);
+  for (const Words wrong : {"--user x", "--prompt x --system y", "--prompt x --show-prompt",
+                            "--chat", "--chat --system y", "--chat --user x --prompt y",
+                            "--chat --messages x --user y", "--chat --messages x --system y"}) {
+    const ProcessResult result = cli().run(Words{"generate", model} + wrong);
+    EXPECT_EQ(result.status, 2) << testing::PrintToString(wrong) << result.err;
+    expect_parts(result.err, {"--"});
+  }
 }
 
 }  // namespace

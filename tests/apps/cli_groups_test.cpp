@@ -1,35 +1,19 @@
+// `focus groups`.
 #include "tests/support/cli.h"
 
-// `focus groups`.
 namespace focus {
 namespace {
 
-/// A keys adapter on the tests' base.
-std::string keys_for_groups() {
-  static const std::string path = [] {
-    const std::string out = cli().fresh("keys.h5");
-    cli().must_run({"fit", cli().base(), "--text", cli().train_text(), "--num-groups", "4",
-                    "--tokens", "512", "--local-window", "4", "--block", "4", "--context", "64",
-                    "--out", out});
-    return out;
-  }();
-  return path;
-}
-
 Words groups_of(const std::string& adapter, const std::string& out, const Words& more = {}) {
-  return Words{"groups",           cli().base(), "--adapter", adapter, "--text",
-               cli().valid_text(), "--context",  "64",        "--out", out} +
+  return words("groups {base} --adapter {} --text {valid} --context 64 --out {}", adapter, out) +
          more;
 }
 
-nlohmann::json groups_json(const std::string& folder) {
-  return nlohmann::json::parse(read_text(folder + "/groups.json"));
-}
+nlohmann::json groups_json(const std::string& folder) { return read_json(folder + "/groups.json"); }
 
 TEST(CliGroups, WritesAPageAndAllFigures) {
   const std::string out = cli().fresh("groups");
-  const ProcessResult result = cli().must_run(groups_of(cli().adapter(), out));
-  EXPECT_TRUE(contains(result.out, "size entropy")) << result.out;
+  expect_parts(cli().must_run(groups_of(cli().adapter(), out)).out, {"size entropy"});
   const auto json = groups_json(out);
   EXPECT_EQ(json.at("grouping"), "tokens");
   EXPECT_EQ(json.at("num_groups"), 3);
@@ -39,18 +23,9 @@ TEST(CliGroups, WritesAPageAndAllFigures) {
   for (const auto& grouping : json.at("groupings")) {
     EXPECT_TRUE(grouping.at("head").is_null());
     std::int64_t tokens = 0;
-    double confidence = 0;
-    for (const auto& group : grouping.at("groups")) {
-      tokens += group.at("size").get<std::int64_t>();
-      confidence += group.at("size").get<double>() * group.at("confidence").get<double>() / 700;
-      double of_categories = 0;
-      for (const auto& share : group.at("categories")) of_categories += share.get<double>();
-      if (group.at("size") > 0) {
-        EXPECT_NEAR(of_categories, 1, 1e-9);
-      }
-    }
+    for (const auto& group : grouping.at("groups")) tokens += group.at("size").get<std::int64_t>();
     EXPECT_EQ(tokens, 700);
-    EXPECT_NEAR(grouping.at("confidence").get<double>(), confidence, 1e-6);
+    EXPECT_GT(grouping.at("confidence"), 0.0);
     EXPECT_GE(grouping.at("purity").at("categories"), grouping.at("purity").at("categories_base"));
   }
   EXPECT_EQ(json.at("between_layers").at("adjusted_rand_index").at(1).at(1), 1.0);
@@ -61,35 +36,21 @@ TEST(CliGroups, WritesAPageAndAllFigures) {
   EXPECT_TRUE(contains(read_text(cli().valid_text()), read)) << read;
 
   const std::string page = read_text(out + "/groups.html");
-  for (const char* part : {"Layer 1", "Agreement between layers", "class=\"passage\"",
-                           "Group sizes", "Categories of each group"})
-    EXPECT_TRUE(contains(page, part)) << part;
+  expect_parts(page,
+               {"Layer 1", "Agreement between layers", "class=\"passage\"", "Group sizes",
+                "Categories of each group", fs::path(cli().valid_text()).filename().string()});
   for (const char* part : {"<script", "http://", "https://", "nan"})
     EXPECT_FALSE(contains(page, part)) << part;
   // Names of files, not where they lie; line breaks of the passage are seen.
   EXPECT_FALSE(contains(page, fs::path(cli().valid_text()).parent_path().string()));
-  EXPECT_TRUE(contains(page, fs::path(cli().valid_text()).filename().string()));
   EXPECT_TRUE(!contains(read, "\n") || contains(page, "\u21B5</span>"));
-}
-
-TEST(CliGroups, TheSizesAreThoseOfEval) {
-  const std::string out = cli().fresh("groups");
-  cli().must_run(groups_of(cli().adapter(), out));
-  const auto eval = cli().figures({"eval", cli().base(), "--adapter", cli().adapter(), "--text",
-                                   cli().valid_text(), "--context", "64", "--stride", "64",
-                                   "--attention", "soft"});
-  const auto json = groups_json(out);
-  for (std::size_t layer = 0; layer < 2; ++layer)
-    for (std::size_t g = 0; g < 3; ++g)
-      EXPECT_EQ(json.at("groupings").at(layer).at("groups").at(g).at("size"),
-                eval.at("rows").at(0).at("group_sizes").at(layer).at(g));
 }
 
 TEST(CliGroups, OfKeysHaveHeadsAndAgreeWithThemselves) {
   const std::string out = cli().fresh("groups"), again = cli().fresh("groups");
-  const Words more = {"--against", keys_for_groups()};
-  cli().must_run(groups_of(keys_for_groups(), out, more));
-  cli().must_run(groups_of(keys_for_groups(), again, more + Words{"--threads", "2"}));
+  const Words more = {"--against", cli().keys()};
+  cli().must_run(groups_of(cli().keys(), out, more));
+  cli().must_run(groups_of(cli().keys(), again, more + Words{"--threads", "2"}));
   EXPECT_EQ(read_text(out + "/groups.json"), read_text(again + "/groups.json"));
   EXPECT_EQ(read_text(out + "/groups.html"), read_text(again + "/groups.html"));
   const auto json = groups_json(out);
@@ -99,10 +60,10 @@ TEST(CliGroups, OfKeysHaveHeadsAndAgreeWithThemselves) {
   EXPECT_EQ(json.at("against").at("mean").at("adjusted_rand_index"), 1.0);
   EXPECT_EQ(json.at("against").at("mean").at("kept_share"), 1.0);
   EXPECT_LT(json.at("between_layers").at("adjusted_rand_index").at(0).at(0), 1.0);  // other heads
-  EXPECT_TRUE(contains(read_text(out + "/groups.html"), "layer 1, key head 3"));
+  expect_parts(read_text(out + "/groups.html"), {"layer 1, key head 3"});
   // Groups of hidden states against them.
   const std::string across = cli().fresh("groups");
-  cli().must_run(groups_of(keys_for_groups(), across, {"--against", cli().adapter()}));
+  cli().must_run(groups_of(cli().keys(), across, {"--against", cli().adapter()}));
   EXPECT_LT(groups_json(across).at("against").at("mean").at("adjusted_rand_index"), 0.9);
 }
 
@@ -119,7 +80,7 @@ TEST(CliGroups, StabilityBetweenTheCheckpointsOfARun) {
     EXPECT_GT(step.at("mean").at("kept_share"), 0.3);
     EXPECT_LT(step.at("mean").at("kept_share"), 1.0);
   }
-  EXPECT_TRUE(contains(read_text(out + "/groups.html"), "Stability between checkpoints"));
+  expect_parts(read_text(out + "/groups.html"), {"Stability between checkpoints"});
   // The same checkpoint twice has lost nothing.
   const std::string same = cli().fresh("groups"), last = run + "/checkpoints/step_000006.h5";
   cli().must_run(groups_of(cli().adapter(), same, {"--checkpoints", last, last}));
@@ -129,45 +90,252 @@ TEST(CliGroups, StabilityBetweenTheCheckpointsOfARun) {
 TEST(CliGroups, AModelWithAFocusOfItsOwn) {
   const std::string run = cli().fresh("run"), out = cli().fresh("groups");
   cli().must_run(cli().scratch({"out=" + run, "attention=focus", "steps=4", "checkpoint_every=2"}));
-  cli().must_run({"groups", run + "/model.h5", "--text", cli().valid_text(), "--context", "64",
-                  "--out", out, "--checkpoints", run, "--against", run + "/model.h5"});
+  cli().must_run(
+      words("groups {}/model.h5 --text {valid} --context 64 --out {} --checkpoints {} "
+            "--against {}/model.h5",
+            run, out, run, run));
   EXPECT_EQ(groups_json(out).at("checkpoints").size(), 1u);
   EXPECT_EQ(groups_json(out).at("against").at("mean").at("kept_share"), 1.0);
 }
 
 TEST(CliGroups, BadInputIsOneLineAndNothingIsWritten) {
   const std::string out = cli().fresh("groups"), small = cli().fresh("small.txt");
-  const auto refused = [&](const Words& arguments, const Words& parts) {
-    expect_refused(arguments, parts);
-    EXPECT_FALSE(fs::exists(out));
-  };
-  refused({"groups", cli().base(), "--text", cli().valid_text(), "--out", out}, {"no groups"});
-  const std::string lora = cli().fresh("lora");
-  cli().must_run(cli().config({"method=lora", "base=" + cli().base(), "out=" + lora, "steps=1"}));
-  refused(groups_of(lora + "/lora.h5", out), {"no groups"});
-  refused(groups_of(cli().adapter(), out, {"--against", lora + "/lora.h5"}),
-          {"lora.h5", "holds no Focus"});
+  const Words groups = groups_of(cli().adapter(), out);
   write_text(small, "Once upon a time.");
-  refused({"groups", cli().base(), "--adapter", cli().adapter(), "--text", small, "--context", "64",
-           "--out", out},
-          {"small.txt", "17 tokens", "64 of a window", "--context"});
-  refused(groups_of(cli().adapter(), out, {"--against", "nowhere.h5"}), {"nowhere.h5"});
-  refused({"groups", cli().base(), "--adapter", cli().adapter(), "--text", cli().valid_text(),
-           "--context", "4000", "--out", out},
-          {"context 4000", "positions"});
-  refused(groups_of(cli().adapter(), out, {"--checkpoints", cli().adapter()}), {"at least two"});
+  expect_refused(words("groups {base} --text {valid} --out {}", out), {"no groups"});
+  expect_refused(groups_of(cli().lora(), out), {"no groups"});
+  expect_refused(groups + "--against {lora}", {"lora.h5", "holds no Focus"});
+  const Words some = words("groups {base} --adapter {adapter} --out {}", out);
+  expect_refused(some + words("--text {} --context 64", small),
+                 {"small.txt", "17 tokens", "64 of a window", "--context"});
+  expect_refused(some + "--text {valid} --context 4000", {"context 4000", "positions"});
+  expect_refused(groups + "--against nowhere.h5", {"nowhere.h5"});
+  expect_refused(groups + "--checkpoints {adapter}", {"at least two"});
   // Another model with another number of layers.
-  const std::string deep = cli().fresh("deep");
+  const std::string deep = cli().fresh("deep"), foreign = cli().fresh("foreign");
   cli().must_run(
       cli().scratch({"out=" + deep, "attention=focus", "steps=1", "model.num_hidden_layers=3"}));
-  refused(groups_of(cli().adapter(), out, {"--against", deep + "/model.h5"}),
-          {"3 layers", "has 2"});
-  const std::string foreign = cli().fresh("foreign");
-  cli().must_run(cli().config({"base=" + cli().other_base(), "out=" + foreign, "steps=1"}));
-  refused(groups_of(cli().adapter(), out, {"--against", foreign + "/focus.h5"}), {"base"});
-  cli().must_run(groups_of(cli().adapter(), out));
-  expect_refused(groups_of(cli().adapter(), out), {"exists already", "--overwrite"});
-  cli().must_run(groups_of(cli().adapter(), out, {"--overwrite"}));
+  expect_refused(groups + words("--against {}/model.h5", deep), {"3 layers", "has 2"});
+  cli().must_run(cli().config(words("base={other} out={} steps=1", foreign)));
+  expect_refused(groups + words("--against {}/focus.h5", foreign), {"base"});
+  EXPECT_FALSE(fs::exists(out));
+  cli().must_run(groups);
+  expect_refused(groups, {"exists already", "--overwrite"});
+  cli().must_run(groups + "--overwrite");
+}
+
+// `focus fit`, and what the other commands do with groups of keys.
+
+Words with_keys(const std::string& command, const Words& more) {
+  return words(command + " {base} --adapter {keys}") + more;
+}
+Words evaluate(const Words& more) {
+  return with_keys("eval", Words("--text {valid} --context 64") + more);
+}
+
+TEST(CliFit, WritesAnAdapterAndSaysWhatItMade) {
+  const std::string out = cli().fresh("keys.h5");
+  expect_parts(cli().must_run(cli().fit({"--out", out})).out,
+               {"4 groups for each of 4 key heads in 2 layers", "fitted on 512 tokens",
+                "a query head selects 1 to "});
+  expect_parts(cli().must_run({"info", out}).out, {"head_budgets           1 to "});
+}
+
+TEST(CliFit, IsTheSameEveryTimeAndAnotherForAnotherSeed) {
+  const std::string again = cli().fresh("keys.h5"), other = cli().fresh("keys.h5");
+  cli().must_run(cli().fit({"--out", again, "--threads", "2"}));
+  cli().must_run(cli().fit({"--out", other, "--seed", "2"}));
+  expect_same_store(again, cli().keys());
+  const std::string centroids = "/focus/layer_000/centroids";
+  EXPECT_FALSE(
+      same_bits(StoreReader(cli().keys()).tensor(centroids), StoreReader(other).tensor(centroids)));
+}
+
+TEST(CliFit, BadInputIsOneLine) {
+  const std::string out = cli().fresh("keys.h5");
+  const Words fit = words("fit {base} --text {train} --out {}", out);
+  expect_refused(fit + "--num-groups 3 --num-selected-groups 4",
+                 {"focus.summary.num_selected_groups", "num_groups 3"});
+  expect_refused(fit + "--text nowhere.txt", {"nowhere.txt"});
+  expect_refused(fit + "--context 200", {"context 200", "positions"});
+  expect_refused(words("fit nowhere.h5 --text {train} --out {}", out), {"nowhere.h5"});
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST(CliKeys, EvalAgainstDense) {
+  const auto rows = cli()
+                        .figures(evaluate("--against-dense --attention "
+                                          "dense,local,summary:0,summary:1,summary:4"))
+                        .at("rows");
+  ASSERT_EQ(rows.size(), 5u);
+  const auto of_dense = [&](std::size_t row, const char* key) {
+    return rows.at(row).at(key).get<double>();
+  };
+  EXPECT_EQ(of_dense(0, "nats_against_dense"), 0);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    EXPECT_NEAR(of_dense(i, "nats_against_dense"),
+                std::log(of_dense(i, "perplexity") / of_dense(0, "perplexity")), 1e-5)
+        << rows[i];
+  EXPECT_GT(of_dense(1, "kl"), of_dense(3, "kl"));
+  EXPECT_GT(of_dense(2, "nats_against_dense_error"), 0);
+  EXPECT_NEAR(of_dense(4, "kl"), 0, 1e-5);  // all groups: dense
+  EXPECT_LT(rows[1].at("pairs_attended"), rows[2].at("pairs_attended"));
+  EXPECT_LT(rows[2].at("pairs_attended"), rows[3].at("pairs_attended"));
+  EXPECT_EQ(rows[4].at("pairs_attended"), 1.0);
+  EXPECT_TRUE(rows[3].at("entropy").is_null());
+  EXPECT_EQ(rows[3].at("routing"), "keys");
+  EXPECT_GT(rows[3].at("largest_group"), 0.24);
+  EXPECT_LE(rows[3].at("largest_group"), 1.0);
+  const std::string table = cli().must_run(evaluate("--against-dense")).out;
+  expect_parts(table, {"KL  nats against dense"});
+  for (const char* part : {"balanced: ", "nan"}) EXPECT_FALSE(contains(table, part)) << table;
+}
+
+TEST(CliKeys, WhatTheyDoNotHaveIsRefused) {
+  for (const char* word : {"soft", "hard"})
+    expect_refused(evaluate({"--attention", word}), {word, "groups keys"});
+  expect_refused(evaluate("--attention summary:5"), {"summary:5", "4 groups"});
+  expect_refused(evaluate("--attention summary:selection=own"), {"selection own"});
+  expect_refused("eval {base} --text {valid} --attention summary:1", {"no Focus"});
+  expect_refused(with_keys("generate", "--prompt a --attention soft"), {"soft"});
+  expect_refused("speed --lengths 96 --attention summary:99", {"summary:99"});
+}
+
+TEST(CliKeys, DoNotLeak) {
+  const auto json = cli().figures(with_keys(
+      "leak-test", "--attention dense,local,summary:0,summary:1:unselected_groups=drop,summary"));
+  EXPECT_EQ(json.at("leaks"), false);
+  EXPECT_EQ(json.at("modes").size(), 5u);
+}
+
+TEST(CliKeys, InfoTellsWhatTheyAre) {
+  const auto json = cli().figures("info {keys}");
+  EXPECT_EQ(json.at("kind"), "adapter");
+  EXPECT_EQ(json.at("focus_grouping"), "keys");
+  EXPECT_EQ(json.at("focus_groups"), 4);
+  EXPECT_EQ(json.at("focus_layers"), 2);
+  EXPECT_EQ(json.at("fitted_context"), 64);
+  // Two layers, four key heads of four groups: centroids of width 8, b and beta.
+  EXPECT_EQ(json.at("focus_parameters"), 2 * 4 * 4 * (8 + 2));
+}
+
+TEST(CliKeys, ALongerContextThanTheFitHadIsNoticed) {
+  const std::string out = cli().fresh("short.h5");
+  Words fit = cli().fit({"--out", out});
+  std::ranges::replace(fit, "64", "32");
+  cli().must_run(fit);
+  const auto noticed = [&](const std::string& command, const Words& more) {
+    return contains(cli().must_run(words(command + " {base} --adapter {}", out) + more).err,
+                    "the groups were fitted on windows of 32 tokens");
+  };
+  EXPECT_FALSE(noticed("eval", "--text {valid} --context 32"));
+  EXPECT_TRUE(noticed("eval", "--text {valid} --context 33"));
+  const Words prompt = words("--prompt {} --max-new-tokens 1", std::string(40, 'a'));
+  EXPECT_TRUE(noticed("generate", prompt + "--attention summary"));
+  EXPECT_FALSE(noticed("generate", prompt + "--attention dense"));
+}
+
+Words keys_run(const Words& more) {
+  return Words("focus.grouping=keys focus.training=summary focus.summary.block=4") +
+         "focus.summary.num_selected_groups=1 focus.keys.fit_tokens=512" + more;
+}
+
+TEST(CliKeys, WithoutAStepTheyArePlacedOnly) {
+  const std::string out = cli().fresh("placed"), trained = cli().fresh("trained");
+  cli().must_run(cli().retrofit(keys_run({"out=" + out, "steps=0"})));
+  cli().must_run(cli().retrofit(keys_run({"out=" + trained, "steps=2"})));
+  const StoreReader placed(out + "/focus.h5"), other(trained + "/focus.h5");
+  const std::string path = "/focus/layer_000";
+  EXPECT_EQ(placed.int_attribute(path, "updates"), 512);
+  EXPECT_EQ(other.int_attribute(path, "updates"), 512);
+  EXPECT_FALSE(same_bits(placed.tensor(path + "/beta"), other.tensor(path + "/beta")));
+  const Tensor beta = placed.tensor(path + "/beta");
+  for (const Real x : beta.span()) EXPECT_EQ(x, 0);
+  // Keys have sizes of groups, and no assignments.
+  const auto step = metrics_of(trained).at(1);
+  EXPECT_GT(step.at("size_entropy"), 0.0);
+  EXPECT_FALSE(step.contains("assignment_entropy"));
+  // The first validations, before any step, are of the same keys.
+  EXPECT_EQ(metrics_of(out).front(), metrics_of(trained).front());
+  cli().must_run(cli().retrofit(keys_run({"out=" + out, "steps=0", "--dry-run"})));
+}
+
+TEST(CliKeys, LoraBesideThemIsReadBackWithBoth) {
+  const std::string out = cli().fresh("lora");
+  cli().must_run(cli().retrofit(
+      keys_run({"method=lora", "attention=focus", "lora.r=2", "optim.lr=0.02", "out=" + out})));
+  const StoreReader store(out + "/lora.h5");
+  EXPECT_TRUE(store.has("/lora") && store.has("/focus"));
+  const Words alone = "{base} --text {train} --context 64 --attention";
+  const Words both = words("{base} --adapter {}/lora.h5 --text {train} --attention", out);
+  // With dense attention LoRA alone is seen, with summary both are.
+  EXPECT_NE(cli().perplexity(both + "dense"), cli().perplexity(alone + "dense"));
+  EXPECT_NE(cli().perplexity(both + "summary"), cli().perplexity(both + "dense"));
+  const auto info = cli().figures({"info", out + "/lora.h5"});
+  EXPECT_GT(info.at("lora_parameters"), 0);
+  EXPECT_EQ(info.at("focus_grouping"), "keys");
+}
+
+TEST(CliKeys, SpeedKnowsThem) {
+  const auto row = cli()
+                       .figures(
+                           "speed --lengths 96 --heads 2 --head-dim 8 --num-groups 3 "
+                           "--local-window 4 --repeats 1 --attention summary:1 --backward")
+                       .at("rows")
+                       .at(0);
+  EXPECT_GT(row.at("focus").at("gflops"), 0);
+  EXPECT_LT(row.at("pairs_attended"), row.at("pairs_all"));
+  const auto step = cli().figures(
+      "speed --step --vocab-size 50 --repeats 1 model.hidden_size=16 model.num_hidden_layers=2 "
+      "data.context=32 focus.num_groups=3 focus.local_window=4 focus.grouping=keys "
+      "focus.training=summary focus.keys.fit_tokens=64 focus.summary.block=4");
+  EXPECT_EQ(step.at("attention"), "summary m=2 w=4 block=4");
+  // Two layers, four key heads of three groups: centroids of width 4, b and beta.
+  EXPECT_EQ(step.at("trained"), 2 * 4 * 3 * (4 + 2));
+  const auto decoding =
+      cli()
+          .figures(with_keys("speed", "--decode --attention dense,summary:0 --lengths 28"))
+          .at("rows");
+  EXPECT_EQ(decoding.at(0).at("keys_read"), 1.0);
+  EXPECT_GT(decoding.at(1).at("cache_bytes"), 0);
+  EXPECT_LT(decoding.at(1).at("keys_read"), 1.0);
+}
+
+TEST(CliKeys, CompareHasThemPlacedAndTrainedAgainstDense) {
+  const std::string out = cli().fresh("compare");
+  const std::string path = compare_config(R"(common:
+  base: {base}
+  data: {data}
+  steps: 2
+  eval_windows: 2
+  focus: {num_groups: 4, local_window: 4, summary: {block: 4}, keys: {fit_tokens: 512}}
+runs:
+  - {name: tokens, focus.tokens.routing_dim: 8}
+  - {name: placed, steps: 0, focus: {grouping: keys, training: summary}}
+  - {name: trained, focus: {grouping: keys, training: summary}}
+eval: {valid: [{valid}], context: 64, against_dense: true,
+       attentions: [dense, "hard:1", "summary:1", "summary:9"]}
+)");
+  cli().must_run({"compare", path, "--dry-run"});
+  const ProcessResult result = cli().must_run({"compare", path, "out=" + out});
+  expect_parts(result.out, {"nats against dense"});
+  std::map<std::string, Words> attentions;
+  for (const auto& row : compare_rows(out)) {
+    attentions[row.at("run")].push_back(row.at("attention"));
+    EXPECT_GE(row.at("kl"), 0.0);
+    EXPECT_TRUE(row.at("nats_against_dense_error").is_number());
+    EXPECT_EQ(row.at("train_tokens"), row.at("run") == "placed" ? 0 : 2 * 2 * 64);
+  }
+  EXPECT_EQ(attentions["tokens"], (Words{"dense", "hard k=1 keep", "summary m=1 w=4 block=4"}));
+  EXPECT_EQ(attentions["placed"], (Words{"dense", "summary m=1 w=4 block=4"}));
+  EXPECT_EQ(attentions["trained"], attentions["placed"]);
+  const std::string page = read_text(out + "/compare.html");
+  expect_parts(page, {"nats against dense"});
+  EXPECT_FALSE(contains(page, "nan"));
+  // Done before: nothing is trained again.
+  const ProcessResult again = cli().must_run({"compare", path, "out=" + out});
+  EXPECT_EQ(again.out, result.out);
+  EXPECT_FALSE(contains(again.err, "training")) << again.err;
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
+// Several processes that share a training by MPI leave what one process leaves, bit for bit.
 #include <csignal>
 
 #include "tests/support/launcher.h"
 
-// Several processes that share a training by MPI leave what one process leaves, bit for bit.
 namespace focus {
 namespace {
 
@@ -18,10 +18,10 @@ class Processes : public testing::TestWithParam<SharedMethod> {
   /// Four parts a step; 3 processes have one part more or less.
   static Words command(const std::string& out, const Words& more = {}) {
     const Words own = GetParam().keys +
-                      Words{"out=" + out,        "steps=6",
-                            "data.batch=1",      "data.gradient_accumulation_steps=4",
-                            "eval_every=3",      "eval_windows=5",
-                            "checkpoint_every=2"} +
+                      words(
+                          "out={} steps=6 data.batch=1 data.gradient_accumulation_steps=4 "
+                          "eval_every=3 eval_windows=5 checkpoint_every=2",
+                          out) +
                       more;
     return GetParam().scratch ? cli().scratch(own) : cli().retrofit(own);
   }
@@ -56,16 +56,14 @@ TEST_P(Processes, AnotherNumberGoesOnFromACheckpoint) {
 
 INSTANTIATE_TEST_SUITE_P(
     Methods, Processes,
-    testing::Values(SharedMethod{"carried",
-                                 false,
-                                 {"focus.tokens.balance=carried", "focus.tokens.sequence_steps=2"}},
-                    SharedMethod{"keys",
-                                 false,
-                                 {"focus.grouping=keys", "focus.training=summary",
-                                  "focus.objective=logit_distillation"}},
-                    SharedMethod{"lora", false, {"method=lora", "lora.target_modules=[q_proj]"}},
-                    SharedMethod{"full", false, {"method=full"}},
-                    SharedMethod{"scratch", true, {"attention=focus", "model.dropout=0.1"}}),
+    testing::Values(SharedMethod{"carried", false,
+                                 "focus.tokens.balance=carried focus.tokens.sequence_steps=2"},
+                    SharedMethod{"keys", false,
+                                 "focus.grouping=keys focus.training=summary "
+                                 "focus.objective=logit_distillation"},
+                    SharedMethod{"lora", false, "method=lora lora.target_modules=[q_proj]"},
+                    SharedMethod{"full", false, "method=full"},
+                    SharedMethod{"scratch", true, "attention=focus model.dropout=0.1"}),
     [](const auto& method) { return method.param.name; });
 
 TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {
@@ -108,15 +106,15 @@ TEST(Processes, DivideAStepsWindowsAndResumeByTheSameParts) {
   cli().must_run(command(alone, 6, 1) + Words{"--stop-at", "2"});
   const ProcessResult more = run_together(2, command(alone, 6, 1) + Words{"--resume"});
   EXPECT_NE(more.status, 0);
-  EXPECT_TRUE(contains(more.err, "a step of this run has 1 micro-batches")) << more.err;
+  expect_parts(more.err, {"a step of this run has 1 micro-batches"});
 }
 
 TEST(Processes, RefuseWhatTheyCannotShare) {
   SKIP_WITHOUT_LAUNCHER();
-  const auto refused = [](int count, const Words& words, const std::string& why) {
-    const ProcessResult result = run_together(count, words);
+  const auto refused = [](int count, const Words& command, const std::string& why) {
+    const ProcessResult result = run_together(count, command);
     EXPECT_NE(result.status, 0);
-    EXPECT_TRUE(contains(result.err, why)) << result.err;
+    expect_parts(result.err, {why});
   };
   refused(3, cli().retrofit({"out=" + cli().fresh("run"), "data.batch=2"}),
           "process 0 of 3: data.batch 2 and data.gradient_accumulation_steps 1: a step has 2 "
@@ -140,6 +138,163 @@ TEST(Processes, CommandsForOneProcessSaySoOnce) {
         << result.err;
     EXPECT_EQ(result.out, "");
   }
+}
+
+// Several processes that share a comparison come to the table of one process.
+
+/// Three runs with two seeds, two names for one of them, and one that cannot be.
+std::string shared_config() {
+  return compare_config(R"(seeds: [1, 2]
+common:
+  steps: 6
+  data: {data}
+  focus: {num_groups: 3, local_window: 8, tokens: {routing_dim: 8}}
+  model: {hidden_size: 32, num_hidden_layers: 2}
+  log_every: 1
+  eval_windows: 2
+  checkpoint_every: 1
+runs:
+  - {name: dense, method: scratch, tokenizer: bytes}
+  - {name: retrofit, base: {base}}
+  - {name: the same retrofit, base: {base}}
+  - {name: lora, base: {base}, method: lora}
+  - {name: no base, base: {base}.none, seeds: [1]}
+eval: {valid: [{valid}], context: 64, stride: 32, attentions: [dense, soft]}
+)");
+}
+
+/// The rows of a comparison without what depends on the clock and the machine.
+std::vector<nlohmann::json> rows_without_rates(const fs::path& out) {
+  std::vector<nlohmann::json> rows = compare_rows(out);
+  for (nlohmann::json& row : rows)
+    for (const char* key : {"train_tokens_per_second", "tokens_per_second", "train_peak_bytes"}) {
+      const bool is_there = row.erase(key) > 0;
+      EXPECT_TRUE(is_there || row.contains("questions") || row.at("error").is_string()) << row;
+    }
+  return rows;
+}
+
+void expect_same_comparison(const fs::path& actual, const fs::path& expected) {
+  EXPECT_EQ(rows_without_rates(actual), rows_without_rates(expected));
+  EXPECT_EQ(files_in(actual / "runs"), files_in(expected / "runs"));
+  for (const auto& run : fs::directory_iterator(expected / "runs"))
+    expect_same_run(actual / "runs" / run.path().filename(), run.path());
+  EXPECT_TRUE(fs::exists(actual / "compare.html"));
+  EXPECT_FALSE(fs::exists(actual / "compare.taken"));
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(SharedComparison, AnyNumberOfProcessesComesToTheTableOfOne) {
+  SKIP_WITHOUT_LAUNCHER();
+  const std::string config = shared_config(), alone = cli().fresh("alone");
+  EXPECT_EQ(cli().run({"compare", config, "out=" + alone}).status, 1) << "one run cannot be";
+  ASSERT_EQ(rows_without_rates(alone).size(), 2U * (1 + 2 + 2 + 1) + 1);
+  for (const int count : {2, 3}) {
+    SCOPED_TRACE(fmt::format("{} processes", count));
+    const std::string out = cli().fresh("together");
+    const ProcessResult result = run_together(count, {"compare", config, "out=" + out});
+    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_EQ(count_of(result.out, out + "/compare.html"), 1U) << result.out;
+    EXPECT_EQ(count_of(result.err, "no base, seed 1: failed: "), 1U) << result.err;
+    EXPECT_EQ(count_of(result.err, ": training\n"), 6U) << result.err;
+    expect_same_comparison(out, alone);
+    // Nothing is done again, by however many.
+    const ProcessResult again = run_together(2, {"compare", config, "out=" + out});
+    EXPECT_EQ(count_of(again.err, ": done before"), 8U) << again.err;
+    EXPECT_EQ(again.out, result.out);
+  }
+}
+
+TEST(SharedComparison, OneThatIsKilledEndsAllAndTheSameCommandGoesOn) {
+  SKIP_WITHOUT_LAUNCHER();
+  const std::string config = shared_config(), alone = cli().fresh("alone"),
+                    out = cli().fresh("killed");
+  const auto command = [&](const std::string& where) {
+    return Words{"compare", config, "out=" + where, "steps=300", "checkpoint_every=20"};
+  };
+  const auto together = start_together(3, command(out));
+  ASSERT_TRUE(Process::wait_until(kRunSeconds, [&] {
+    std::size_t begun = 0;
+    if (fs::is_directory(fs::path(out) / "runs"))
+      for (const auto& run : fs::directory_iterator(fs::path(out) / "runs"))
+        if (fs::exists(run.path() / "metrics.jsonl")) ++begun;
+    return begun == 3;
+  }));
+  ASSERT_NO_FATAL_FAILURE(kill_rank_1(*together, "out=" + out));
+  EXPECT_FALSE(fs::exists(fs::path(out) / "compare.html"));
+  // The runs that are left write their checkpoints and end; until then the folder is theirs.
+  ProcessResult second;
+  ASSERT_TRUE(Process::wait_until(kRunSeconds, [&] {
+    second = run_together(2, command(out));
+    return !contains(second.err, "uses this folder");
+  }));
+  EXPECT_EQ(count_of(second.out, out + "/compare.html"), 1U) << second.err;
+  cli().run(command(alone));
+  expect_same_comparison(out, alone);
+}
+
+// Several processes that share an evaluation print and write what one process does.
+
+/// What a command printed, without the tokens in a second of tables of perplexities.
+std::string without_rates(const std::string& out) {
+  std::string kept;
+  constexpr std::size_t kWidth = 8;
+  std::size_t end = 0;  // of the column tok/s; 0 outside the table
+  for (std::string line : lines_of(out)) {
+    if (line.starts_with("attention ") && contains(line, "tok/s")) end = line.find("tok/s") + 5;
+    if (line.empty()) end = 0;
+    if (end > kWidth && line.size() > end) line.erase(end - kWidth, kWidth);
+    kept += line + "\n";
+  }
+  return kept;
+}
+
+void expect_same_evaluation(const Words& command, const Words& files) {
+  const auto with_files = [&](std::vector<std::string>& paths) {
+    Words all = command;
+    for (const std::string& file : files) {
+      paths.push_back(cli().fresh("figures." + file));
+      all.insert(all.end(), {"--" + file, paths.back()});
+    }
+    return all;
+  };
+  std::vector<std::string> wanted;
+  const ProcessResult alone = cli().must_run(with_files(wanted));
+  for (const int count : {1, 2, 3, 4}) {
+    SCOPED_TRACE(fmt::format("{} processes", count));
+    std::vector<std::string> paths;
+    const ProcessResult together = must_run_together(count, with_files(paths));
+    EXPECT_EQ(without_rates(together.out), without_rates(alone.out));
+    for (std::size_t i = 0; i < files.size(); ++i)
+      EXPECT_TRUE(read_text(paths[i]) == read_text(wanted[i])) << files[i];
+  }
+}
+
+TEST(SharedEvaluation, WindowsHaveTheFiguresOfOneProcess) {
+  SKIP_WITHOUT_LAUNCHER();
+  expect_same_evaluation(
+      "eval {base} --adapter {adapter} --text {train} {valid} --context 32 --stride 2 "
+      "--against-dense --far 8 --attention dense,soft,hard:1,window:6 "
+      "--recall recall:documents=3:keys=3 --beyond-positions",
+      {"json", "html"});
+}
+
+TEST(SharedEvaluation, WhatIsWrongIsToldOnceAndNamesTheProcess) {
+  SKIP_WITHOUT_LAUNCHER();
+  const std::string missing = cli().fresh("none.txt");
+  const ProcessResult result = run_together(3, {"eval", cli().base(), "--text", missing});
+  EXPECT_NE(result.status, 0);
+  const Words lines = lines_of(result.err);
+  EXPECT_EQ(std::ranges::count_if(
+                lines, [](const std::string& line) { return line.starts_with("focus eval: "); }),
+            1)
+      << result.err;
+  expect_parts(result.err, {"focus eval: process 0 of 3: " + missing});
 }
 
 }  // namespace

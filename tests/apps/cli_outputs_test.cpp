@@ -1,7 +1,7 @@
-#include "tests/support/cli.h"
-
 // Outputs are tried before the work begins, and nothing that another program wrote, and no input,
 // is written over.
+#include "tests/support/cli.h"
+
 namespace focus {
 namespace {
 
@@ -12,36 +12,31 @@ struct Output {
 
 /// Each command with each of its outputs; the other outputs are new.
 std::vector<Output> all_outputs() {
-  const std::string base = cli().base(), text = cli().valid_text();
-  const Words eval = {"eval", base, "--text", text, "--context", "32", "--attention", "dense"};
-  const Words fit = {"fit",       base, "--text",   cli().train_text(),
-                     "--context", "64", "--tokens", "64"};
-  const std::string requests = cli().fresh("requests.jsonl"), words = cli().fresh("words.txt");
+  const std::string requests = cli().fresh("requests.jsonl");
   write_text(requests, R"({"type": "loglikelihood", "context": "Lily", "continuation": " saw"})"
                        "\n");
-  write_text(words, text);
+  const Words eval = "eval {base} --text {valid} --context 32 --attention dense";
+  const std::string gpt2 = golden_arch("gpt2");
   const auto fresh = [](const std::string& name) { return cli().fresh(name); };
   return {
       {eval, "--json", ".json"},
       {eval, "--html", ".html"},
-      {fit, "--out", ".h5"},
-      {{"score", base, "--requests", requests}, "--out", ".jsonl"},
-      {{"logits", base, "--text", "a"}, "--out", ".safetensors"},
-      {{"logits", base, "--text", "a", "--out", fresh("l")}, "--json", ".json"},
-      {{"generate", base, "--prompt", "a", "--max-new-tokens", "2"}, "--json", ".json"},
-      {{"leak-test", base, "--context", "8"}, "--json", ".json"},
-      {{"info", base}, "--json", ".json"},
-      {{"import", golden_arch("gpt2"), "--out", fresh("i.h5")}, "--json", ".json"},
-      {{"import", golden_arch("gpt2")}, "--out", ".h5"},
-      {{"export", base, "--out", fresh("e")}, "--json", ".json"},
-      {{"export", base}, "--gguf", ".gguf"},
-      {{"corpus", "--documents", "1"}, "--out", ".txt"},
-      {{"corpus", "--kind", "recall", "--documents", "2", "--out", fresh("c")},
-       "--questions",
-       ".l"},
-      {{"report", "--title", "a"}, "--out", ".html"},
-      {{"tokenizer", "train", "--text", text, "--vocab-size", "260"}, "--out", ".json"},
-      {{"speed", "--lengths", "32", "--heads", "1", "--repeats", "1"}, "--json", ".json"},
+      {"fit {base} --text {train} --context 64 --tokens 64", "--out", ".h5"},
+      {words("score {base} --requests {}", requests), "--out", ".jsonl"},
+      {"logits {base} --text a", "--out", ".safetensors"},
+      {words("logits {base} --text a --out {}", fresh("l")), "--json", ".json"},
+      {"generate {base} --prompt a --max-new-tokens 2", "--json", ".json"},
+      {"leak-test {base} --context 8", "--json", ".json"},
+      {"info {base}", "--json", ".json"},
+      {words("import {} --out {}", gpt2, fresh("i.h5")), "--json", ".json"},
+      {words("import {}", gpt2), "--out", ".h5"},
+      {words("export {base} --out {}", fresh("e")), "--json", ".json"},
+      {"export {base}", "--gguf", ".gguf"},
+      {"corpus --documents 1", "--out", ".txt"},
+      {words("corpus --kind recall --documents 2 --out {}", fresh("c")), "--questions", ".l"},
+      {"report --title a", "--out", ".html"},
+      {"tokenizer train --text {valid} --vocab-size 260", "--out", ".json"},
+      {"speed --lengths 32 --heads 1 --repeats 1", "--json", ".json"},
       {cli().retrofit({"out=" + fresh("run"), "steps=1"}), "--json", ".json"},
   };
 }
@@ -54,8 +49,7 @@ TEST(CliOutputs, AreTriedBeforeAnythingIsComputed) {
     EXPECT_EQ(result.status, 1) << command[0] << " " << option;
     EXPECT_EQ(result.out, "") << command[0] << " " << option;
     EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
-    EXPECT_TRUE(contains(result.err, nowhere + ending + ": No such file or directory"))
-        << result.err;
+    expect_parts(result.err, {nowhere + ending + ": No such file or directory"});
   }
   expect_refused({"export", cli().base(), "--out", cli().valid_text() + "/folder"},
                  {"Not a directory"});
@@ -112,13 +106,85 @@ TEST(CliOutputs, AreNoInputs) {
 }
 
 TEST(CliOutputs, StandardOutputIsWrittenToTheEnd) {
-  const auto full = Process({"/bin/sh", "-c",
-                             "exec " + std::string(FOCUS_BINARY_DIR) + "/focus info " +
-                                 cli().base() + " >/dev/full"},
-                            {})
-                        .wait(kRunSeconds);
+  const ProcessResult full =
+      cli()
+          .start_by({"/bin/sh", "-c", R"(exec "$@" >/dev/full)", "sh"}, "info {base}", {})
+          ->wait(kRunSeconds);
   EXPECT_EQ(full.status, 1);
-  EXPECT_TRUE(contains(full.err, "cannot write standard output")) << full.err;
+  expect_parts(full.err, {"cannot write standard output"});
+}
+
+// What belongs to a published model beside config and weights goes with it wherever it goes.
+
+using Files = std::map<std::string, std::string>;
+
+const Files kFiles = {
+    {"generation_config.json", R"({"eos_token_id": [3, 7], "temperature": 0.6, "own": {"a": 1}})"},
+    {"tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast", "legacy": false})"},
+    {"special_tokens_map.json", R"({"pad_token": "!"})"},
+    {"added_tokens.json", "{}"},
+    {"chat_template.jinja", "{% for m in messages %}{{ m['content'] }}{% endfor %}\n"}};
+
+std::string folder_with(const Files& files) { return model_folder("llama_gqa", files); }
+
+void expect_files(const std::string& folder, const Files& files) {
+  for (const auto& [name, bytes] : files) {
+    ASSERT_TRUE(fs::exists(folder + "/" + name)) << folder << ": " << name;
+    EXPECT_EQ(read_text(folder + "/" + name), bytes) << folder << ": " << name;
+  }
+}
+
+std::string exported(const std::string& model, const Words& more = {}) {
+  const std::string out = cli().fresh("folder");
+  cli().must_run(Words{"export", model, "--out", out} + more);
+  return out;
+}
+
+TEST(CliSideFiles, ImportAndExportKeepThem) {
+  const std::string folder = folder_with(kFiles), store = cli().fresh("model.h5");
+  expect_files(exported(folder), kFiles);
+  cli().must_run({"import", folder, "--out", store});
+  const std::string out = exported(store);
+  expect_files(out, kFiles);
+  // They are known as an exported folder's own.
+  cli().must_run({"export", store, "--out", out, "--overwrite"});
+  expect_files(out, kFiles);
+}
+
+TEST(CliSideFiles, TrainingAndMergingKeepThem) {
+  const std::string folder = folder_with(kFiles), lora = cli().fresh("lora"),
+                    full = cli().fresh("full"), merged = cli().fresh("merged.h5");
+  const Words text = {"data.context=16", "base=" + folder, "steps=1"};
+  cli().must_run(cli().config(Words{"method=lora", "lora.r=2", "out=" + lora} + text));
+  cli().must_run({"merge", folder, "--adapter", lora, "--out", merged});
+  expect_files(exported(merged), kFiles);
+  cli().must_run(cli().config(Words{"method=full", "out=" + full} + text));
+  expect_files(exported(full + "/model.h5"), kFiles);
+}
+
+TEST(CliSideFiles, AnotherTokenizerComesWithItsOwn) {
+  const std::string folder = folder_with(kFiles);
+  const std::string out = exported(folder, {"--tokenizer", cli().ascii_tokenizer()});
+  EXPECT_FALSE(fs::exists(out + "/chat_template.jinja"));
+  EXPECT_FALSE(fs::exists(out + "/tokenizer_config.json"));
+  expect_files(out, {*kFiles.find("generation_config.json")});
+  const Files other = {{"chat_template.jinja", "{{ bos_token }}"}};
+  const std::string both = exported(folder, {"--tokenizer", folder_with(other)});
+  expect_files(both, other);
+  EXPECT_FALSE(fs::exists(both + "/special_tokens_map.json"));
+}
+
+TEST(CliSideFiles, WithoutAnyTheConfigSaysWhatEndsAText) {
+  const std::string out = exported(folder_with({}));
+  const auto generation = read_json(out + "/generation_config.json");
+  EXPECT_EQ(generation.at("_from_model_config"), true);
+  EXPECT_EQ(generation.at("eos_token_id"), read_json(out + "/config.json").at("eos_token_id"));
+}
+
+TEST(CliSideFiles, OneThatCannotBeReadIsRefused) {
+  const std::string folder = folder_with({});
+  fs::create_directory(folder + "/chat_template.jinja");
+  expect_refused({"export", folder, "--out", cli().fresh("out")}, {"chat_template.jinja"});
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
+// `focus score` and `focus eval`: what they write, and what they refuse.
 #include <cmath>
 
 #include "tests/support/cli.h"
 
-// `focus score` and `focus eval`: what they write, and what they refuse.
 namespace focus {
 namespace {
 
@@ -24,8 +24,7 @@ std::string asked(const std::string& context, const std::string& continuation, i
 
 std::vector<Json> answers(const std::string& requests, const Words& more = {}) {
   const std::string out = cli().fresh("out.jsonl");
-  cli().must_run(Words{"score", cli().base(), "--requests", requests_file(requests), "--out", out} +
-                 more);
+  cli().must_run(words("score {base} --requests {} --out {}", requests_file(requests), out) + more);
   std::vector<Json> all;
   for (const std::string& line : lines_of(read_text(out))) all.push_back(Json::parse(line));
   return all;
@@ -54,10 +53,10 @@ TEST(CliScore, SharingChangesNoNumber) {
                           asked("Once upon a time there was one", "e"), asked(kContext, " f"),
                           asked("x", " fox")};
   for (const std::string attention : {"dense", "soft", "hard:1", "window:8"}) {
-    const Words words = {"--adapter", cli().adapter(), "--attention", attention};
-    const auto shared = answers(fmt::format("{}", fmt::join(requests, "")), words);
+    const Words options = words("--adapter {adapter} --attention {}", attention);
+    const auto shared = answers(fmt::format("{}", fmt::join(requests, "")), options);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const auto alone = answers(requests[i], words).at(0);
+      const auto alone = answers(requests[i], options).at(0);
       EXPECT_NEAR(shared[i].at("log_likelihood").get<double>(),
                   alone.at("log_likelihood").get<double>(), 1e-4)
           << attention << ", " << i;
@@ -82,10 +81,9 @@ TEST(CliScore, AReferenceAddsTheDivergence) {
 
 TEST(CliScore, ALongContextIsCutWithANotice) {
   const std::string out = cli().fresh("out.jsonl");
-  const ProcessResult result = cli().must_run(
-      {"score", cli().base(), "--requests",
-       requests_file(asked(std::string(100, 'a'), "b") + asked("a", "b")), "--out", out});
-  EXPECT_TRUE(contains(result.err, "1 of 2 contexts were too long")) << result.err;
+  const std::string requests = requests_file(asked(std::string(100, 'a'), "b") + asked("a", "b"));
+  expect_parts(cli().must_run(words("score {base} --requests {} --out {}", requests, out)).err,
+               {"1 of 2 contexts were too long"});
   const Json first = Json::parse(lines_of(read_text(out)).at(0));
   EXPECT_EQ(first.at("cut"), 36);
   EXPECT_NEAR(first.at("log_likelihood").get<double>(),
@@ -93,65 +91,165 @@ TEST(CliScore, ALongContextIsCutWithANotice) {
               1e-5);
 }
 
+/// What requests may say has tests of its own in focus/evaluation/scores.
 TEST(CliScore, BadRequestsAreRefusedAndNothingIsWritten) {
-  const auto expect = [&](const std::string& requests, const Words& parts, const Words& more = {}) {
-    const std::string out = cli().fresh("out.jsonl"), in = requests_file(requests);
-    expect_refused(Words{"score", cli().base(), "--requests", in, "--out", out} + more, parts);
-    EXPECT_FALSE(fs::exists(out)) << requests;
+  const std::string good = asked("a", "b"), out = cli().fresh("out.jsonl");
+  struct Case {
+    std::string requests;
+    std::vector<std::string> parts;
+    Words more = {};
   };
-  const std::string good = asked("a", "b");
-  expect("", {"no requests"});
-  expect(good + "{\"type\"\n", {"in.jsonl:2", "not valid JSON"});
-  expect(good + "{\"type\":\"loglikelihood\",\"context\":\"a\"}\n",
-         {"in.jsonl:2", "continuation", "missing"});
-  expect(good + "{\"type\":\"loglikelihood\",\"context\":\"\\ud83d\",\"continuation\":\"b\"}\n",
-         {"in.jsonl:2", "surrogate"});
-  expect(good + "{\"type\":\"loglikelihood\",\"context\":\"a\",\"continuation\":\"\\udc00\"}\n",
-         {"in.jsonl:2", "surrogate"});
-  expect(good + "{\"type\":\"generate_until\",\"context\":\"a\",\"until\":[\"\\ud800\"]}\n",
-         {"in.jsonl:2", "surrogate"});
-  expect(good + "[1]\n", {"in.jsonl:2", "object"});
-  expect(good + R"({"type":"loglikelihood_rolling","text":""})", {"in.jsonl:2", "BOS or EOS"});
-  expect(good + R"({"type":"generate_until","context":"a","max_gen_toks":64})",
-         {"in.jsonl:2", "no room", "64 tokens"});
-  expect(good + asked("a", ""), {"in.jsonl:2", "continuation is empty"});
-  expect(good + asked("a", std::string(65, 'b')), {"in.jsonl:2", "65 tokens", "64 fit"});
-  expect(good + asked("", "b"), {"in.jsonl:2", "BOS or EOS"});  // this model has none
-  expect(asked("a", "123456789"), {"in.jsonl:1", "9 tokens", "8 fit"}, {"--max-length", "8"});
-  expect(good, {"max-length 65", "64 positions"}, {"--max-length", "65"});
-  expect(good, {"hard", "no Focus"}, {"--attention", "hard:1"});
-  const std::string missing = cli().fresh("missing.jsonl"), out = cli().fresh("out.jsonl");
-  expect_refused({"score", cli().base(), "--requests", missing, "--out", out}, {missing});
-  write_text(out, "precious");
-  expect_refused({"score", cli().base(), "--requests", requests_file(good), "--out", out},
-                 {out, "exists already"});
-  EXPECT_EQ(read_text(out), "precious");
-}
-
-TEST(CliEval, AContextBeyondThePositionsIsRefused) {
-  expect_refused({"eval", cli().base(), "--context", "65", "--text", cli().valid_text()},
-                 {"65", "64 positions"});
+  for (const auto& [requests, parts, more] : std::vector<Case>{
+           {"", {"no requests"}},
+           {good + "{\"type\"\n", {"in.jsonl:2", "not valid JSON"}},
+           {good + R"({"type":"generate_until","context":"a","until":["\ud800"]})",
+            {"in.jsonl:2", "surrogate"}},
+           {good + R"({"type":"loglikelihood_rolling","text":""})", {"in.jsonl:2", "BOS or EOS"}},
+           {good + R"({"type":"generate_until","context":"a","max_gen_toks":64})",
+            {"in.jsonl:2", "no room", "64 tokens"}},
+           {good + asked("a", ""), {"in.jsonl:2", "continuation is empty"}},
+           {good + asked("", "b"), {"in.jsonl:2", "BOS or EOS"}},  // this model has none
+           {asked("a", "123456789"), {"in.jsonl:1", "9 tokens", "8 fit"}, "--max-length 8"},
+           {good, {"max-length 65", "64 positions"}, "--max-length 65"},
+           {good, {"hard", "no Focus"}, "--attention hard:1"}}) {
+    const std::string in = requests_file(requests);
+    expect_refused(words("score {base} --requests {} --out {}", in, out) + more, parts);
+    EXPECT_FALSE(fs::exists(out)) << requests;
+  }
 }
 
 TEST(CliEval, PerplexityByWordAndByByte) {
   const std::string path = cli().fresh("words.txt");
   write_text(path, "one two  three\nfour @,@ five \n");
-  const Words command = {"eval", cli().base(), "--text", path, "--attention", "dense"};
-  const Json plain = cli().figures(command);
+  const Words command = words("eval {base} --text {} --attention dense", path);
+  const Json plain = cli().figures(command), row = plain.at("rows").at(0);
   EXPECT_EQ(plain.at("words"), 6);
-  const Json row = plain.at("rows").at(0);
   const double nats =
       row.at("nats_per_token").get<double>() * row.at("tokens_scored").get<double>();
   EXPECT_NEAR(std::log(row.at("word_perplexity").get<double>()), nats / 6, 1e-9);
   EXPECT_NEAR(std::log(row.at("byte_perplexity").get<double>()), nats / 30, 1e-9);
-  const Json wikitext = cli().figures(command + Words{"--detokenize", "wikitext"});
+  const Json wikitext = cli().figures(command + "--detokenize wikitext");
   EXPECT_EQ(wikitext.at("words"), 8);
   EXPECT_EQ(wikitext.at("bytes"), 30);
   // "four,five\n": five characters less, and as many tokens.
   EXPECT_EQ(wikitext.at("rows").at(0).at("tokens_scored").get<int>(),
             row.at("tokens_scored").get<int>() - 5);
-  expect_refused(command + Words{"--detokenize", "wikitext", "--max-tokens", "9"},
-                 {"detokenize", "max_tokens"});
+  expect_refused(command + "--detokenize wikitext --max-tokens 9", {"detokenize", "max_tokens"});
+}
+
+// Long-range recall: `focus corpus --kind`, `focus eval --recall`, `--far`, `--html`.
+
+std::string questions() {
+  static const std::string path = [] {
+    const std::string made = cli().fresh("questions.jsonl");
+    cli().must_run(
+        words("corpus --out {} --questions {} --kind recall --documents 3 --keys 4 "
+              "--distance 0,30 --share 0.7",
+              cli().fresh("recall.txt"), made));
+    return made;
+  }();
+  return path;
+}
+
+TEST(CliRecall, CorpusWritesTextAndQuestions) {
+  const std::string text = cli().fresh("copy.txt"), asked = cli().fresh("copy.jsonl");
+  cli().must_run(
+      words("corpus --out {} --questions {} --kind copy --documents 4 --separator #", text, asked));
+  const auto lines = lines_of(read_text(asked));
+  ASSERT_EQ(lines.size(), 4U);
+  std::string joined;
+  for (const std::string& line : lines)
+    joined +=
+        (joined.empty() ? "" : "#") + nlohmann::json::parse(line).at("text").get<std::string>();
+  EXPECT_EQ(read_text(text), joined);
+  EXPECT_EQ(lines_of(read_text(questions())).size(), 2U) << "tales ask nothing";
+}
+
+TEST(CliRecall, CorpusRefusesWhatItCannotMean) {
+  const std::string out = cli().fresh("x.txt");
+  const Words corpus = words("corpus --out {}", out), copy = corpus + "--kind copy";
+  expect_refused(corpus + "--questions q", {"--questions", "tales"});
+  expect_refused(corpus + "--kind poems", {"--kind", "recall"});
+  expect_refused(copy + "--share 2", {"--share"});
+  expect_refused(copy + "--distance []", {"distance"});
+  expect_refused(copy + "--length 50", {"length is 50"});
+  expect_refused(corpus + "--length 5000", {"length is 5000", "tales"});
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST(CliRecall, EvalPrintsAccuracyForEveryAttention) {
+  const std::string json = cli().fresh("eval.json");
+  const auto result = cli().must_run(
+      words("eval {base} --adapter {adapter} --recall {} --beyond-positions --json {} --attention "
+            "dense,local,sink_window:8,soft,hard:1,summary:1",
+            questions(), json));
+  expect_parts(result.out, {"routing", "correct"});
+  const auto figures = read_json(json);
+  EXPECT_FALSE(figures.contains("rows"));
+  const auto& rows = figures.at("recall").at("rows");
+  ASSERT_EQ(rows.size(), 6U);
+  for (const auto& row : rows) {
+    EXPECT_EQ(row.at("answers"), 8);
+    std::int64_t answers = 0;
+    for (const auto& bucket : row.at("by_distance")) answers += bucket.at("answers").get<int>();
+    EXPECT_EQ(answers, 8);
+    expect_parts(result.out, {row.at("attention")});
+  }
+}
+
+TEST(CliRecall, EvalMarksFarTokensAndWritesAPage) {
+  const std::string json = cli().fresh("eval.json"), page = cli().fresh("eval.html");
+  const auto result = cli().must_run(
+      words("eval {base} --adapter {adapter} --text {valid} --far 16 --html {} --recall "
+            "copy:keys=2,3:distance=0:documents=2 --attention dense,hard:1 --json {}",
+            page, json));
+  expect_parts(result.out, {" tokens are long-range"});
+  const auto figures = read_json(json);
+  const auto& far = figures.at("far");
+  EXPECT_EQ(far.at("context"), 16);
+  EXPECT_EQ(far.at("step"), 4);
+  EXPECT_EQ(far.at("tokens"), figures.at("rows")[0].at("tokens_scored"));
+  ASSERT_EQ(far.at("rows").size(), 3U) << "the window is added";
+  EXPECT_EQ(far.at("window"), far.at("rows")[2].at("attention"));
+  EXPECT_FALSE(figures.at("rows")[1].at("by_position").empty());
+  expect_parts(read_text(page),
+               {"Long-range tokens", "Recall", "Loss by position", "<svg", "</html>"});
+}
+
+TEST(CliRecall, FarTokensOfAnotherModel) {
+  const Words eval = "eval {base} --text {valid} --far 16 --attention window:4";
+  const auto own = cli().figures(eval).at("far");
+  const auto far = cli().figures(eval + "--reference {base}").at("far");
+  EXPECT_EQ(own.at("reference"), "");
+  EXPECT_EQ(far.at("reference"), cli().base());
+  EXPECT_EQ(far.at("far"), own.at("far"));
+  // Its dense attention and window beside what was asked for.
+  ASSERT_EQ(far.at("rows").size(), 3U);
+  EXPECT_EQ(far.at("rows")[0].at("attention"), cli().base() + ": dense");
+  for (const std::size_t row : {0, 1, 2})
+    EXPECT_EQ(far.at("rows")[row].at("nats_far"), own.at("rows")[row].at("nats_far"));
+  expect_refused("eval {base} --text {valid} --reference {base}", {"--reference needs --far"});
+}
+
+TEST(CliRecall, BadQuestionsAreOneLine) {
+  const std::string bad = cli().fresh("bad.jsonl");
+  write_text(bad, "{\"text\": \"ab\", \"answers\": []}\n");
+  const Words eval = "eval {base} --recall";
+  expect_refused(eval + Words{bad}, {bad, "line 1"});
+  expect_refused(eval + "poems", {"poems", "recall"});
+  expect_refused(eval + "recall:documents=1000000000", {"1000000000 documents", "use fewer"});
+  expect_refused(eval + "copy --far 8", {"--far needs --text"});
+  expect_refused(eval + "copy:distance=4000", {"document 1", "--beyond-positions"});
+}
+
+TEST(CliRecall, RotaryPositionsGoOnWhereAsked) {
+  const Words eval = "eval {base} --text {valid} --attention dense --context 128";
+  expect_refused(eval, {"64 positions", "--beyond-positions"});
+  const auto result = cli().must_run(eval + "--beyond-positions");
+  expect_parts(result.err, {"exceed the 64 positions"});
+  expect_parts(result.out, {"context 128"});
+  expect_refused("eval {other} --text {valid} --context 128 --beyond-positions",
+                 {"64 positions", "learned"});
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include "focus/training/compare/compare_plan.h"
 #include "layers/model_config.h"
 #include "tests/reliability/campaign.h"
-#include "tests/reliability/limit.h"
 #include "tests/support/cli.h"
 
 // Values at the edge of what a number is, and of other types than the key's, in every key that
@@ -15,50 +14,18 @@ namespace {
 using Json = nlohmann::json;
 
 const std::vector<std::string>& edge_values() {
-  static const std::vector<std::string> values = {"0",
-                                                  "-1",
-                                                  "1",
-                                                  "2147483647",
-                                                  "2147483648",
-                                                  "-2147483649",
-                                                  "4294967296",
-                                                  "9223372036854775807",
-                                                  "9223372036854775808",
-                                                  "18446744073709551616",
-                                                  "1e18",
-                                                  "1e308",
-                                                  "-1e308",
-                                                  "1e400",
-                                                  "1e-320",
-                                                  "-0.0",
-                                                  "0.5",
-                                                  "1.0000000001",
-                                                  "nan",
-                                                  ".nan",
-                                                  "inf",
-                                                  "-inf",
-                                                  ".inf",
-                                                  "0x10",
-                                                  "1_000",
-                                                  "true",
-                                                  "null",
-                                                  "~",
-                                                  "",
-                                                  "''",
-                                                  "text",
-                                                  "[]",
-                                                  "[1, 2]",
-                                                  "[[]]",
-                                                  "[nan]",
-                                                  "{a: 1}",
-                                                  "..",
-                                                  "/dev/zero",
-                                                  "[/dev/zero]",
-                                                  "'\\0'",
-                                                  "\xff",
-                                                  std::string(100'000, 'x'),
-                                                  std::string(100'000, '9'),
-                                                  "[" + std::string(5000, '[')};
+  static const std::vector<std::string> values = [] {
+    Words all =
+        "0 -1 1 2147483647 2147483648 -2147483649 4294967296 9223372036854775807 "
+        "9223372036854775808 18446744073709551616 1e18 1e308 -1e308 1e400 1e-320 -0.0 0.5 "
+        "1.0000000001 nan .nan inf -inf .inf 0x10 1_000 true null ~ '' text [] [[]] [nan] .. "
+        "/dev/zero [/dev/zero] '\\0' \xff";
+    all.insert(all.end(), {"", "[1, 2]", "{a: 1}"});
+    all.emplace_back(100'000, 'x');
+    all.emplace_back(100'000, '9');
+    all.push_back("[" + std::string(5000, '['));
+    return all;
+  }();
   return values;
 }
 
@@ -244,33 +211,19 @@ void for_each_place(const Json& json, const Json::json_pointer& at,
 }
 
 std::vector<Json> edge_json() {
+  using Int = std::numeric_limits<std::int64_t>;
   constexpr double kHuge = std::numeric_limits<double>::max();
-  return {0,
-          -1,
-          1,
-          2,
-          7,
-          2147483647,
-          2147483648LL,
-          4294967296LL,
-          std::numeric_limits<std::int64_t>::max(),
-          std::numeric_limits<std::int64_t>::min(),
-          std::numeric_limits<std::uint64_t>::max(),
-          kHuge,
-          -kHuge,
-          1e-320,
-          -0.0,
-          0.5,
-          true,
-          nullptr,
-          "",
-          "text",
-          "NaN",
-          std::string(100'000, 'x'),
-          Json::array(),
-          Json::array({1, 2}),
-          Json::object(),
-          Json::object({{"a", 1}})};
+  std::vector<Json> all = {Json::array(), Json::array({1, 2}), Json::object(),
+                           Json::object({{"a", 1}})};
+  for (const std::int64_t x :
+       {0L, -1L, 1L, 2L, 7L, 2147483647L, 2147483648L, 4294967296L, Int::max(), Int::min()})
+    all.emplace_back(x);
+  for (const double x : {kHuge, -kHuge, 1e-320, -0.0, 0.5}) all.emplace_back(x);
+  for (const std::string& x :
+       {std::string(), std::string("text"), std::string("NaN"), std::string(100'000, 'x')})
+    all.emplace_back(x);
+  all.insert(all.end(), {std::numeric_limits<std::uint64_t>::max(), true, nullptr});
+  return all;
 }
 
 TEST(Edges, OfEveryKeyOfAModelConfig) {

@@ -19,6 +19,7 @@ struct Job {
   std::string ending = "";                     // of `out`
   int few = 6;                                 // faults of a kind in the short campaign
   int many = std::numeric_limits<int>::max();  // in the long one
+  bool is_whole = false;                       // `out` appears all at once
 };
 inline void PrintTo(const Job& job, std::ostream* stream) { *stream << job.name; }
 
@@ -30,7 +31,7 @@ inline Words train(const std::string& out) {
 inline Words instruct(const std::string& out) {
   static const std::string base = [] {
     const std::string path = cli().fresh("base.gguf");
-    cli().must_run({"export", cli().base(), "--gguf", path});
+    cli().must_run(words("export {base} --gguf {}", path));
     return path;
   }();
   static const std::string examples = [] {
@@ -42,67 +43,36 @@ inline Words instruct(const std::string& out) {
     write_text(path, lines);
     return path;
   }();
-  return cli().config({"method=lora", "base=" + base, "tokenizer=bytes", "data.train=" + examples,
-                       "data.packing=documents", "steps=4", "checkpoint_every=2", "eval_every=2",
-                       "out=" + out});
+  return cli().config(
+      words("method=lora base={} tokenizer=bytes data.train={} data.packing=documents steps=4 "
+            "checkpoint_every=2 eval_every=2 out={}",
+            base, examples, out));
 }
 
 inline Words compare(const std::string& out) {
-  static const std::string config = [] {
-    const std::string path = cli().fresh("compare.yaml");
-    write_text(path, fmt::format(R"(seeds: [1]
+  static const std::string config = compare_config(R"(seeds: [1]
 common:
   steps: 2
-  data: {{train: [{0}], valid: [{1}], context: 64, batch: 2}}
-  focus: {{num_groups: 3, local_window: 8, tokens: {{routing_dim: 8}}}}
+  data: {data}
+  focus: {num_groups: 3, local_window: 8, tokens: {routing_dim: 8}}
   eval_windows: 1
 runs:
-  - {{name: retrofit, base: {2}}}
-  - {{name: lora, base: {2}, method: lora}}
-eval: {{valid: [{1}], context: 64, stride: 32, max_tokens: 128, attentions: [dense, trained]}}
-)",
-                                 cli().train_text(), cli().valid_text(), cli().base()));
-    return path;
-  }();
+  - {name: retrofit, base: {base}}
+  - {name: lora, base: {base}, method: lora}
+eval: {valid: [{valid}], context: 64, stride: 32, max_tokens: 128, attentions: [dense, trained]}
+)");
   return {"compare", config, "out=" + out};
 }
 
 inline const std::string& folder() {
   static const std::string out = [] {
     const std::string path = cli().fresh("folder");
-    cli().must_run({"export", cli().base(), "--out", path});
+    cli().must_run(words("export {base} --out {}", path));
     return path;
   }();
   return out;
 }
 
-inline Words export_both(const std::string& out) {
-  return {"export", cli().base(), "--adapter", cli().adapter(), "--out", out};
-}
-inline Words export_gguf(const std::string& out) { return {"export", cli().base(), "--gguf", out}; }
-inline Words import_folder(const std::string& out) { return {"import", folder(), "--out", out}; }
-
-inline Words fit(const std::string& out) {
-  return {"fit",          cli().base(), "--text",         cli().train_text(),
-          "--num-groups", "4",          "--local-window", "8",
-          "--block",      "8",          "--out",          out,
-          "--tokens",     "512"};
-}
-inline Words merge(const std::string& out) {
-  static const std::string adapter = [] {
-    const std::string run = cli().fresh("lora");
-    cli().must_run(cli().retrofit({"method=lora", "steps=2", "out=" + run}));
-    return run + "/lora.h5";
-  }();
-  return {"merge", cli().base(), "--adapter", adapter, "--out", out};
-}
-inline Words groups(const std::string& out) {
-  return {"groups",           cli().base(),   "--adapter", cli().adapter(), "--text",
-          cli().valid_text(), "--max-tokens", "256",       "--out",         out};
-}
-inline Words tokenizer(const std::string& out) {
-  return {"tokenizer", "train", "--text", cli().train_text(), "--out", out, "--vocab-size", "300"};
-}
 inline Words report(const std::string& out) {
   static const std::string run = [] {
     std::string made = cli().fresh("reported");
@@ -111,19 +81,14 @@ inline Words report(const std::string& out) {
   }();
   return {"report", "--run", run, "--out", out};
 }
-inline Words corpus(const std::string& out) {
-  return {"corpus", "--kind", "recall", "--documents", "50", "--out", out};
-}
 
 inline void expect_same_comparison(const std::string& out, const std::string& whole) {
   const auto rows_of = [](const fs::path& of) {
-    std::vector<nlohmann::json> rows;
-    for (const std::string& line : lines_of(read_text(of / "compare.jsonl"))) {
-      rows.push_back(nlohmann::json::parse(line));
+    std::vector<nlohmann::json> rows = compare_rows(of);
+    for (nlohmann::json& row : rows)
       for (const char* clock :
            {"seconds", "tokens_per_second", "train_tokens_per_second", "train_peak_bytes"})
-        rows.back().erase(clock);
-    }
+        row.erase(clock);
     return rows;
   };
   const auto actual = rows_of(out), expected = rows_of(whole);
@@ -139,32 +104,55 @@ inline std::vector<Job> jobs() {
   const auto same_file = [](const std::string& out, const std::string& whole) {
     EXPECT_EQ(read_text(out), read_text(whole));
   };
-  // What a user types when the result exists already.
-  const auto replaced = [](const Job::Command& command) -> Job::Command {
-    return [=](const std::string& out) {
-      return command(out) + (fs::exists(out) ? Words{"--overwrite"} : Words{});
-    };
+  // One output that is there as a whole or not at all; --overwrite is what a user types then.
+  const auto whole = [](const std::string& name, const Job::Command& command, auto expect_same,
+                        const std::string& ending = "", int few = 1) {
+    return Job{.name = name,
+               .command = command,
+               .again =
+                   [=](const std::string& out) {
+                     const bool there = fs::exists(out) && name != "report";
+                     return command(out) + (there ? Words("--overwrite") : Words());
+                   },
+               .expect_same = expect_same,
+               .ending = ending,
+               .few = few,
+               .is_whole = true};
   };
-  return {{"train", train, [](const std::string& out) { return train(out) + Words{"--resume"}; },
-           expect_same_run},
-          {"instruct", instruct,
-           [](const std::string& out) { return instruct(out) + Words{"--resume"}; },
-           expect_same_run, "", 3},
-          {"export", export_both, replaced(export_both), same_folder},
-          {"gguf", export_gguf, replaced(export_gguf), same_file, ".gguf", 1},
-          {"import", import_folder, replaced(import_folder), expect_same_store, ".h5"},
-          {.name = "compare",
-           .command = compare,
-           .again = compare,
-           .expect_same = expect_same_comparison,
-           .few = 2,
-           .many = 150},
-          {"fit", fit, replaced(fit), expect_same_store, ".h5", 1},
-          {"merge", merge, replaced(merge), expect_same_store, ".h5", 1},
-          {"groups", groups, replaced(groups), same_folder, "", 1},
-          {"tokenizer", tokenizer, replaced(tokenizer), same_folder, "", 1},
-          {"report", report, report, same_file, ".html", 1},
-          {"corpus", corpus, replaced(corpus), same_file, ".txt", 1}};
+  const auto made = [](const std::string& line) -> Job::Command {
+    return [=](const std::string& out) { return words(line, out); };
+  };
+  const auto resumed = [](const Job::Command& command) -> Job::Command {
+    return [=](const std::string& out) { return command(out) + "--resume"; };
+  };
+  return {
+      {.name = "train", .command = train, .again = resumed(train), .expect_same = expect_same_run},
+      {.name = "instruct",
+       .command = instruct,
+       .again = resumed(instruct),
+       .expect_same = expect_same_run,
+       .few = 3},
+      {.name = "compare",
+       .command = compare,
+       .again = compare,
+       .expect_same = expect_same_comparison,
+       .few = 2,
+       .many = 150},
+      whole("export", made("export {base} --adapter {adapter} --out {}"), same_folder, "", 6),
+      whole("gguf", made("export {base} --gguf {}"), same_file, ".gguf"),
+      whole("import", made("import " + folder() + " --out {}"), expect_same_store, ".h5", 6),
+      whole("fit",
+            made("fit {base} --text {train} --num-groups 4 --local-window 8 --block 8 --out {} "
+                 "--tokens 512"),
+            expect_same_store, ".h5"),
+      whole("merge", made("merge {base} --adapter {lora} --out {}"), expect_same_store, ".h5"),
+      whole("groups",
+            made("groups {base} --adapter {adapter} --text {valid} --max-tokens 256 --out {}"),
+            same_folder),
+      whole("tokenizer", made("tokenizer train --text {train} --out {} --vocab-size 300"),
+            same_folder),
+      whole("report", report, same_file, ".html"),
+      whole("corpus", made("corpus --kind recall --documents 50 --out {}"), same_file, ".txt")};
 }
 
 /// A test of a job that something befalls.
@@ -186,15 +174,11 @@ class Disturbed : public testing::TestWithParam<Job> {
   /// What lies below a folder under its final name must be whole.
   static void expect_what_is_there_verifies(const std::string& out) {
     if (!fs::exists(out)) return;
-    std::vector<fs::path> files;
-    if (fs::is_directory(out)) {
-      for (const auto& entry : fs::recursive_directory_iterator(out)) files.push_back(entry.path());
-    } else {
-      files.emplace_back(out);
-    }
-    for (const fs::path& file : files) {
-      if (file.extension() != ".h5" || contains(file.string(), ".focus-tmp-")) continue;
-      const ProcessResult info = cli().run({"info", file.string()});
+    if (GetParam().is_whole) return expect_whole(out);
+    for (const auto& entry : fs::recursive_directory_iterator(out)) {
+      const std::string file = entry.path();
+      if (!file.ends_with(".h5") || contains(file, ".focus-tmp-")) continue;
+      const ProcessResult info = cli().run({"info", file});
       EXPECT_EQ(info.status, 0) << file << ": " << info.err;
     }
   }

@@ -4,7 +4,6 @@
 
 #include "autograd/base/random.h"
 #include "tests/reliability/campaign.h"
-#include "tests/reliability/limit.h"
 #include "tests/support/cli.h"
 
 // A long run takes no more memory and holds no more files open at its end than at its beginning,

@@ -1,9 +1,15 @@
-#include <unistd.h>
-
-#include "tests/reliability/jobs.h"
-
 // Where a command runs: in a folder that nobody may write to, beside a /tmp that is full, in a
 // language whose numbers have a comma.
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "autograd/base/random.h"
+#include "tests/reliability/campaign.h"
+#include "tests/reliability/jobs.h"
+#include "tests/support/launcher.h"
+
 namespace focus {
 namespace {
 
@@ -110,6 +116,132 @@ TEST(Cache, OfTokensThatMayNotBeWrittenIsNamed) {
           ->wait(kRunSeconds);
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_TRUE(contains(lines_of(result.err).back(), cache + "/new")) << result.err;
+}
+
+// What the machine and its other processes do to a run without meaning it: a clock that jumps,
+// neighbours that take the processors, one of several processes that is killed.
+
+ProcessResult run_by(const Words& command, int at, long by) {
+  return cli()
+      .start_by({}, command,
+                {{"LD_PRELOAD", FOCUS_CLOCK_LIBRARY},
+                 {"FOCUS_CLOCK_AT", std::to_string(at)},
+                 {"FOCUS_CLOCK_BY", std::to_string(by)}})
+      ->wait(kRunSeconds);
+}
+
+constexpr long kHour = 3600, kYear = 365 * 24 * kHour;
+
+class Clock : public Disturbed {};
+
+TEST_P(Clock, MayJump) {
+  const Job& job = GetParam();
+  const std::vector<int> looks =
+      campaign().whole() ? std::vector<int>{1, 2, 3, 5, 10, 20, 50, 100} : std::vector<int>{1, 3};
+  for (const long by : {-kHour, kYear})
+    for (const int at : looks) {
+      SCOPED_TRACE(fmt::format("{}: by {} s at look {}", job.name, by, at));
+      const std::string out = cli().fresh("jumped" + job.ending);
+      const ProcessResult result = run_by(job.command(out), at, by);
+      ASSERT_EQ(result.status, 0) << result.err;
+      expect_whole(out);
+      expect_nothing_left_over(out);
+      // What is there is of another time now.
+      const ProcessResult again = run_by(job.again(out), at, -by);
+      ASSERT_EQ(again.status, 0) << again.err;
+      expect_whole(out);
+      fs::remove_all(out);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Reliability, Clock, testing::ValuesIn(jobs()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(ClockOfRuns, MayJumpBetweenTheCheckpointAndItsResumption) {
+  const std::string alone = cli().fresh("alone");
+  cli().must_run(train(alone));
+  for (const long by : {-kHour, kYear}) {
+    const std::string out = cli().fresh("jumped");
+    cli().must_run(train(out) + "--stop-at 2");
+    const ProcessResult rest = run_by(train(out) + "--resume", 1, by);
+    ASSERT_EQ(rest.status, 0) << rest.err;
+    expect_same_run(out, alone);
+  }
+}
+
+TEST(Neighbours, ChangeNoBit) {
+  const auto command = [](const std::string& out) {
+    return cli().retrofit(
+        {"out=" + out, "steps=30", "threads=2", "eval_every=10", "checkpoint_every=10"});
+  };
+  const std::string alone = cli().fresh("alone");
+  cli().must_run(command(alone));
+  const auto processors = std::max(2u, std::thread::hardware_concurrency());
+  std::vector<std::unique_ptr<Process>> neighbours;
+  for (unsigned i = 0; i < processors; ++i)
+    neighbours.push_back(std::make_unique<Process>(
+        Words{"/usr/bin/nice", "-n", "5", "/bin/sh", "-c", "while :; do :; done"},
+        std::vector<std::pair<std::string, std::string>>{}));
+  for (int i = 0; i < (campaign().whole() ? 20 : 1); ++i) {
+    const std::string out = cli().fresh("crowded");
+    cli().must_run(command(out));
+    expect_same_run(out, alone);
+  }
+}
+
+/// Three processes, one of which is killed again and again; two take the run up. `whole` is what is
+/// left in the end.
+void expect_kills_lose_nothing(const Words& command, const std::string& whole, double seconds) {
+  constexpr int kRanks = 3;
+  const int kills = campaign().whole() ? 50 : 1;
+  const auto into = [&](const std::string& out) { return command + Words{"out=" + out}; };
+  Rng rng(29);
+  int killed = 0;
+  for (int i = 0; killed < kills && i < 5 * kills; ++i) {
+    const std::string out = cli().fresh("killed");
+    const auto run = start_together(kRanks, into(out) + Words{"--resume"});
+    std::this_thread::sleep_for(std::chrono::duration<double>(rng.uniform() * seconds));
+    const int rank = static_cast<int>(rng.below(kRanks));
+    const pid_t victim = process_of_rank("out=" + out, rank);
+    if (victim > 0 && kill(victim, SIGKILL) == 0) ++killed;
+    SCOPED_TRACE(fmt::format("kill {} of rank {}", i, rank));
+    const ProcessResult result = run->wait(kRunSeconds);
+    ASSERT_FALSE(result.timed_out);
+    for (const auto& [name, checksum] : snapshot(out))
+      if (name.ends_with(".h5") && !contains(name, ".focus-tmp-"))
+        StoreReader(fs::path(out) / name).verify();
+    // Before its first checkpoint a run has no parts yet: as many as before begin it.
+    must_run_together(fs::exists(fs::path(out) / "checkpoints/latest") ? 2 : kRanks,
+                      into(out) + Words{"--resume"});
+    expect_same_run(out, whole);
+    for (const auto& [name, checksum] : snapshot(out))
+      EXPECT_FALSE(contains(name, ".focus-tmp-")) << name;
+    if (testing::Test::HasFailure()) return;
+    fs::remove_all(out);
+  }
+  EXPECT_GE(killed, kills) << "too few came in time";
+  fmt::print("{} kills of one of {} processes\n", killed, kRanks);
+}
+
+/// A run whose windows are parts already, and one whose batch the processes divide.
+TEST(Ranks, KilledAtRandomLoseNothing) {
+  SKIP_WITHOUT_LAUNCHER();
+  const Words run = {"steps=12", "checkpoint_every=1", "eval_windows=1", "eval_every=4"};
+  for (const Words& windows :
+       {Words{"data.batch=1", "data.gradient_accumulation_steps=3"}, Words{"data.batch=3"}}) {
+    const Words command = cli().retrofit(run + windows);
+    const std::string together = cli().fresh("together");
+    const auto start = std::chrono::steady_clock::now();
+    must_run_together(3, command + Words{"out=" + together});
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    SCOPED_TRACE(windows[0]);
+    if (windows.size() > 1) {
+      const std::string alone = cli().fresh("alone");
+      cli().must_run(command + Words{"out=" + alone});
+      expect_same_run(together, alone);
+    }
+    expect_kills_lose_nothing(command, together, taken.count());
+  }
 }
 
 }  // namespace
