@@ -163,17 +163,6 @@ eval: {valid: [{valid}], context: 64, stride: 32, attentions: [dense, soft]}
 )");
 }
 
-/// The rows of a comparison without what depends on the clock and the machine.
-std::vector<nlohmann::json> rows_without_rates(const fs::path& out) {
-  std::vector<nlohmann::json> rows = compare_rows(out);
-  for (nlohmann::json& row : rows)
-    for (const char* key : {"train_tokens_per_second", "tokens_per_second", "train_peak_bytes"}) {
-      const bool is_there = row.erase(key) > 0;
-      EXPECT_TRUE(is_there || row.contains("questions") || row.at("error").is_string()) << row;
-    }
-  return rows;
-}
-
 void expect_same_comparison(const fs::path& actual, const fs::path& expected) {
   EXPECT_EQ(rows_without_rates(actual), rows_without_rates(expected));
   EXPECT_EQ(files_in(actual / "runs"), files_in(expected / "runs"));

@@ -7,39 +7,28 @@ namespace {
 using Json = nlohmann::json;
 
 /// A golden llama, whose config.json says that 0 is BOS, with a tokenizer of its 96 ids.
-struct Folder {
-  std::string path;
-  explicit Folder(const Json& tokenizer_config = Json::object())
-      : path(model_folder("llama_gqa", {{"tokenizer_config.json", tokenizer_config.dump()}})) {}
-  Json read(const std::string& name) const { return read_json(path + "/" + name); }
-  void write(const std::string& name, const Json& json) const {
-    write_text(path + "/" + name, json.dump());
-  }
-  void set(const std::string& name, const std::string& key, const Json& value) const {
-    set_json(path + "/" + name, key, value);
-  }
-};
+std::string folder_of_texts(const Json& tokenizer_config = Json::object()) {
+  return model_folder("llama_gqa", {{"tokenizer_config.json", tokenizer_config.dump()}});
+}
 
-Json prompt_tokens(const Folder& folder, const std::string& text, const Words& more = {}) {
-  const Words command = words("generate {} --prompt {} --max-new-tokens 1", folder.path, text);
+Json prompt_tokens(const std::string& folder, const std::string& text, const Words& more = {}) {
+  const Words command = words("generate {} --prompt {} --max-new-tokens 1", folder, text);
   return cli().figures(command + more).at("prompt_tokens");
 }
 
-Json ids(const Folder& folder, const std::string& text, const Words& more = {}) {
+Json ids(const std::string& folder, const std::string& text, const Words& more = {}) {
   const std::string out = cli().fresh("l.safetensors");
-  return cli()
-      .figures(words("logits {} --text {} --out {}", folder.path, text, out) + more)
-      .at("ids");
+  return cli().figures(words("logits {} --text {} --out {}", folder, text, out) + more).at("ids");
 }
 
 const Json kAdds = {{"bos_token", "~"}, {"eos_token", "|"}, {"add_bos_token", true}};  // 95, 93
 
 TEST(CliTextStart, TheTokenizersFilesDecide) {
-  const Folder none;
+  const std::string none = folder_of_texts();
   EXPECT_EQ(prompt_tokens(none, "Hello"), 5);
   EXPECT_EQ(prompt_tokens(none, "Hello", {"--bos", "always"}), 6);
   EXPECT_EQ(ids(none, "ab", {"--bos", "always"}), Json({0, 66, 67}));
-  const Folder adds(kAdds);
+  const std::string adds = folder_of_texts(kAdds);
   EXPECT_EQ(ids(adds, "ab"), Json({95, 66, 67}));
   EXPECT_EQ(ids(adds, "~ab"), Json({95, 66, 67}));  // no second one
   EXPECT_EQ(ids(adds, "ab", {"--bos", "never"}), Json({66, 67}));
@@ -49,21 +38,21 @@ TEST(CliTextStart, TheTokenizersFilesDecide) {
 
 /// That add_bos_token goes before the template of tokenizer.json is the golden tokenizers' to show.
 TEST(CliTextStart, AddBosTokenAgainstTheTemplateIsTold) {
-  Folder folder({{"bos_token", "~"}, {"add_bos_token", false}});
-  folder.set("tokenizer.json", "post_processor",
-             {{"type", "TemplateProcessing"},
-              {"single",
-               {{{"SpecialToken", {{"id", "~"}, {"type_id", 0}}}},
-                {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
-              {"special_tokens", {{"~", {{"id", "~"}, {"ids", {95}}, {"tokens", {"~"}}}}}}});
+  const std::string folder = folder_of_texts({{"bos_token", "~"}, {"add_bos_token", false}});
+  set_json(folder + "/tokenizer.json", "post_processor",
+           {{"type", "TemplateProcessing"},
+            {"single",
+             {{{"SpecialToken", {{"id", "~"}, {"type_id", 0}}}},
+              {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+            {"special_tokens", {{"~", {{"id", "~"}, {"ids", {95}}, {"tokens", {"~"}}}}}}});
   EXPECT_EQ(ids(folder, "ab"), Json({66, 67}));
-  expect_parts(cli().must_run(words("generate {} --prompt a", folder.path)).err,
+  expect_parts(cli().must_run(words("generate {} --prompt a", folder)).err,
                {"notice: ", "add_bos_token"});
 }
 
 TEST(CliTextStart, EvaluationPutsItOnceOrBeforeEachWindow) {
-  const Folder folder(kAdds);
-  const Words all = words("{} --text {valid} --context 16", folder.path),
+  const std::string folder = folder_of_texts(kAdds);
+  const Words all = words("{} --text {valid} --context 16", folder),
               eval = all + "--stride 8 --max-tokens 100";
   for (const char* bos : {"auto", "always", "never", "window"})
     EXPECT_EQ(cli().rows(eval + Words{"--bos", bos}).at(0).at("tokens_scored"), 99) << bos;
@@ -73,12 +62,12 @@ TEST(CliTextStart, EvaluationPutsItOnceOrBeforeEachWindow) {
 }
 
 TEST(CliTextStart, TrainingTakesDataBos) {
-  const Folder folder(kAdds);
+  const std::string folder = folder_of_texts(kAdds);
   const auto trained = [&](const char* bos) {
     const std::string out = cli().fresh("run");
     cli().must_run(cli().config(
-        words("method=lora lora.r=2 base={} steps=1 data.context=16 data.bos={} out={}",
-              folder.path, bos, out)));
+        words("method=lora lora.r=2 base={} steps=1 data.context=16 data.bos={} out={}", folder,
+              bos, out)));
     return metrics_of(out);
   };
   EXPECT_NE(trained("auto"), trained("never"));
@@ -86,10 +75,10 @@ TEST(CliTextStart, TrainingTakesDataBos) {
 }
 
 TEST(CliTextEnd, EveryIdOfTheListEndsAndExportKeepsThem) {
-  const Folder folder;
-  fs::remove(folder.path + "/generation_config.json");
-  folder.set("config.json", "eos_token_id", nullptr);
-  const Words command = words("generate {} --prompt Hello --max-new-tokens 6", folder.path);
+  const std::string folder = folder_of_texts();
+  fs::remove(folder + "/generation_config.json");
+  set_json(folder + "/config.json", "eos_token_id", nullptr);
+  const Words command = words("generate {} --prompt Hello --max-new-tokens 6", folder);
   const Json endless = cli().figures(command).at("ids");
   ASSERT_EQ(endless.size(), 6u);
   const auto ends_at = [&](std::size_t index) {
@@ -99,54 +88,55 @@ TEST(CliTextEnd, EveryIdOfTheListEndsAndExportKeepsThem) {
     EXPECT_EQ(figures.at("stop"), "end of text");
   };
   const Json unused = endless[0] == 3 ? 4 : 3;
-  folder.set("config.json", "eos_token_id", {unused, endless[5]});
+  set_json(folder + "/config.json", "eos_token_id", {unused, endless[5]});
   ends_at(5);
   const std::string store = cli().fresh("m.h5"), out = cli().fresh("out");
-  cli().must_run({"import", folder.path, "--out", store});
+  cli().must_run({"import", folder, "--out", store});
   cli().must_run({"export", store, "--out", out});
   for (const char* name : {"config.json", "generation_config.json"})
     EXPECT_EQ(read_json(out + "/" + name).at("eos_token_id"), Json({unused, endless[5]}));
-  folder.write("generation_config.json", {{"eos_token_id", {endless[0], endless[5]}}});
+  write_text(folder + "/generation_config.json",
+             Json({{"eos_token_id", {endless[0], endless[5]}}}).dump());
   ends_at(0);
 }
 
 TEST(CliTextEnd, GenerationConfigGivesDefaultsAndIsTold) {
-  const Folder folder;
-  const Words command = words("generate {} --prompt Hello --max-new-tokens 24", folder.path);
+  const std::string folder = folder_of_texts();
+  const Words command = words("generate {} --prompt Hello --max-new-tokens 24", folder);
   const Json greedy = cli().figures(command).at("ids");
-  folder.write("generation_config.json", {{"do_sample", true}, {"temperature", 2.5}});
+  write_text(folder + "/generation_config.json",
+             Json({{"do_sample", true}, {"temperature", 2.5}}).dump());
   expect_parts(cli().must_run(command).err, {"generation_config.json: temperature 2.5, top_k 50"});
   EXPECT_NE(cli().figures(command).at("ids"), greedy);
   EXPECT_EQ(cli().figures(command + Words{"--temperature", "0"}).at("ids"), greedy);
-  folder.write("generation_config.json", {{"repetition_penalty", 5.0}});
+  write_text(folder + "/generation_config.json", Json({{"repetition_penalty", 5.0}}).dump());
   const Json penalised = cli().figures(command).at("ids");
   EXPECT_NE(penalised, greedy);
   EXPECT_EQ(cli().figures(command + Words{"--repetition-penalty", "1"}).at("ids"), greedy);
 }
 
 TEST(CliStatements, AnotherHeadIsNotTied) {
-  const Folder folder;
+  const std::string folder = folder_of_texts();
   const auto logits = [&] {
     const std::string out = cli().fresh("l.safetensors");
-    const ProcessResult run =
-        cli().must_run(words("logits {} --ids 5,9,77 --out {}", folder.path, out));
+    const ProcessResult run = cli().must_run(words("logits {} --ids 5,9,77 --out {}", folder, out));
     return std::pair(SafetensorsFile(out).read("logits").clone(), run.err);
   };
   const auto [own, silent] = logits();
   EXPECT_EQ(silent, "");
-  folder.set("config.json", "tie_word_embeddings", true);
+  set_json(folder + "/config.json", "tie_word_embeddings", true);
   const auto [still_own, told] = logits();
   EXPECT_TRUE(same_bits(still_own, own));
   expect_parts(told, {"lm_head.weight"});
   EXPECT_EQ(std::ranges::count(told, '\n'), 1) << told;
   const std::string out = cli().fresh("out");
-  cli().must_run({"export", folder.path, "--out", out});
+  cli().must_run({"export", folder, "--out", out});
   EXPECT_EQ(read_json(out + "/config.json").at("tie_word_embeddings"), false);
 }
 
 TEST(CliStatements, AnIdBeyondTheRowsIsAnErrorWhereItIsUsed) {
-  const Folder folder;
-  Json tokenizer = folder.read("tokenizer.json");
+  const std::string folder = folder_of_texts();
+  Json tokenizer = read_json(folder + "/tokenizer.json");
   tokenizer["added_tokens"].push_back({{"id", 97},
                                        {"content", "[PAD]"},
                                        {"single_word", false},
@@ -154,7 +144,7 @@ TEST(CliStatements, AnIdBeyondTheRowsIsAnErrorWhereItIsUsed) {
                                        {"rstrip", false},
                                        {"normalized", false},
                                        {"special", true}});
-  folder.write("tokenizer.json", tokenizer);
+  write_text(folder + "/tokenizer.json", tokenizer.dump());
   EXPECT_EQ(prompt_tokens(folder, "Hello"), 5);
   const std::string text = cli().fresh("t.txt");
   write_text(text, "some words and [PAD] among them, and more of them");
@@ -162,12 +152,12 @@ TEST(CliStatements, AnIdBeyondTheRowsIsAnErrorWhereItIsUsed) {
   const auto refused = [&](const Words& command, const std::vector<std::string>& parts) {
     expect_refused(command + "--log-level error", parts);
   };
-  refused(words("generate {} --prompt a[PAD]", folder.path), {"97", "[PAD]", "96 ids"});
-  refused(words("eval {} --text {}", folder.path, text), {text, "97", "[PAD]"});
-  refused(words("logits {} --text a[PAD] --out {}", folder.path, cli().fresh("l")), {"97"});
-  expect_parts(cli().run(words("generate {} --prompt a", folder.path)).err,
-               {"notice: " + folder.path + ": the tokenizer has 98 ids"});
-  cli().must_run({"import", folder.path, "--out", cli().fresh("m.h5")});
+  refused(words("generate {} --prompt a[PAD]", folder), {"97", "[PAD]", "96 ids"});
+  refused(words("eval {} --text {}", folder, text), {text, "97", "[PAD]"});
+  refused(words("logits {} --text a[PAD] --out {}", folder, cli().fresh("l")), {"97"});
+  expect_parts(cli().run(words("generate {} --prompt a", folder)).err,
+               {"notice: " + folder + ": the tokenizer has 98 ids"});
+  cli().must_run({"import", folder, "--out", cli().fresh("m.h5")});
 }
 
 // focus tokenizer: a BPE of one's own, what the other commands do with it, and what is refused.

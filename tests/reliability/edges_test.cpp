@@ -104,31 +104,13 @@ int set_all(const Config& defaults,
   return tried;
 }
 
-/// Runs that between them use every section.
-std::vector<Words> runs_of_all_kinds() {
-  const Words on_base = {"base=" + cli().base()};
-  std::vector<Words> runs = {on_base,
-                             on_base + Words{"focus.grouping=keys", "focus.training=summary"},
-                             on_base + Words{"method=two_phase", "two_phase.phase1_steps=4"},
-                             on_base + Words{"method=full"},
-                             on_base + Words{"method=lora"},
-                             {"method=scratch", "tokenizer=bytes", "model.hidden_size=32"}};
-  for (const AdapterKind& kind : adapter_kinds()) {
-    if (!kind.is_trainable_mechanism()) continue;
-    const char* method = kind.name == "indexer" ? "method=retrofit" : "method=full";
-    runs.push_back(on_base + Words{method, "attention=" + std::string(kind.name)});
-  }
-  return runs;
-}
-
 /// The run that a setting matters to.
 Words run_with(const Setting& setting) {
-  const std::vector<Words> runs = runs_of_all_kinds();
   const std::string group = setting.key.substr(0, setting.key.find('.'));
-  Words run = runs[0];
-  if (group == "model") run = runs[5];
-  if (group == "lora") run = runs[4];
-  if (group == "two_phase") run = runs[2];
+  Words run = "base={base}";
+  if (group == "model") run = "method=scratch tokenizer=bytes model.hidden_size=32";
+  if (group == "lora") run = run + "method=lora";
+  if (group == "two_phase") run = run + "method=two_phase two_phase.phase1_steps=4";
   // However many steps it is to have, it has one.
   return run + Words{"steps=1", setting.key + "=" + setting.value, "--stop-at", "1"};
 }

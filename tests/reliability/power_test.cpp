@@ -158,7 +158,7 @@ class Disk {
   std::map<long, std::shared_ptr<Node>> open_;
 };
 
-Words train(const std::string& out, const Words& more = {}) {
+Words power_run(const std::string& out, const Words& more = {}) {
   return cli().retrofit(
       Words{"out=" + out, "steps=6", "eval_every=3", "checkpoint_every=2", "checkpoint_keep=2"} +
       more);
@@ -179,7 +179,7 @@ TEST(Power, TheLastCompleteCheckpointIsFoundInEveryState) {
                     log = cli().fresh("trace");
   fs::create_directory(parent);
   const ProcessResult result = cli()
-                                   .start_by({}, train(out),
+                                   .start_by({}, power_run(out),
                                              {{"LD_PRELOAD", FOCUS_TRACE_LIBRARY},
                                               {"FOCUS_TRACE_UNDER", parent},
                                               {"FOCUS_TRACE_LOG", log}})
@@ -206,7 +206,7 @@ TEST(Power, TheLastCompleteCheckpointIsFoundInEveryState) {
     if (!resume) return;
     ++resumed;
     // The same text is trained on from another place: the run's folder only.
-    const ProcessResult again = cli().run(train(run, {"--resume"}));
+    const ProcessResult again = cli().run(power_run(run, {"--resume"}));
     ASSERT_EQ(again.status, 0) << again.err;
     expect_same_run(run, out);
   };

@@ -352,6 +352,16 @@ inline std::string compare_config(std::string text) {
   return path;
 }
 
+/// The same without what depends on the clock and the machine.
+inline std::vector<nlohmann::json> rows_without_rates(const fs::path& out) {
+  std::vector<nlohmann::json> rows = compare_rows(out);
+  for (nlohmann::json& row : rows)
+    for (const char* key :
+         {"seconds", "tokens_per_second", "train_tokens_per_second", "train_peak_bytes"})
+      row.erase(key);
+  return rows;
+}
+
 /// The folder of a golden model.
 inline std::string golden_arch(const std::string& name) {
   return std::string(FOCUS_SOURCE_DIR) + "/tests/golden/arch/" + name;
