@@ -25,7 +25,7 @@ void PrintTo(const Reference& reference, std::ostream* stream) { *stream << refe
     if (!fs::exists(path))                   \
   GTEST_SKIP() << path << " is not there; FOCUS_SHARED_DIR names the folder of shared data"
 
-/// Of another model, where it has none itself.
+/// The option that takes another model's tokenizer, where one is named.
 Words tokenizer_of(const std::string& name) {
   return name.empty() ? Words() : words("--tokenizer {}", (kShared / "models" / name).string());
 }

@@ -218,7 +218,7 @@ TEST(Hostile, AnIndexThatNamesFilesElsewhere) {
   const std::string index = inside + "/model.safetensors.index.json", first = first_shard();
   const auto good = read_json(index);
   fs::copy_file(inside + "/" + first, elsewhere + "/" + first);
-  // Names that are none are tried in data/tensors.
+  // Other bad names are tried in data/tensors.
   for (const std::string& name : {"../" + fs::path(elsewhere).filename().string() + "/" + first,
                                   elsewhere + "/" + first, std::string("/dev/zero")}) {
     auto bad = good;

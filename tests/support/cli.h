@@ -181,7 +181,7 @@ class Cli {
     });
   }
 
-  /// What stands in a line of words() for the path that `name` stands for.
+  /// The path that words() writes for `name`.
   std::string named(const std::string& name) const {
     static const std::map<std::string, std::string (Cli::*)() const> paths = {
         {"train", &Cli::train_text},
@@ -241,8 +241,8 @@ class Cli {
 
 inline Cli& cli() { return Cli::instance(); }
 
-/// A line's words, parted at blanks. {base}, {valid} and so on stand for what the Cli has by these
-/// names, {} for the next of `values`, which may have blanks.
+/// A line's words, parted at blanks. {base}, {valid} and so on become the Cli's paths of these
+/// names, {} the next of `values`, which may have blanks.
 template <class... Values>
 Words words(const std::string& line, const Values&... values) {
   const std::vector<std::string> all = {std::string(values)...};
