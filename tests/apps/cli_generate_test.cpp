@@ -153,12 +153,11 @@ std::string shown_prompt(const std::string& model, const Words& more) {
 TEST(CliGenerateChat, TheConversationGoesThroughTheTemplate) {
   const std::string model = chat_model(kTemplate), store = cli().fresh("model.h5");
   const std::string user = "[user] Hi\n[assistant]";
-  EXPECT_EQ(shown_prompt(model, {"--user", " Hi "}), user);
-  EXPECT_EQ(shown_prompt(model, "--prompt Hi"), user);
-  EXPECT_EQ(shown_prompt(model, {"--user", "Hi", "--system", "Be brief."}),
+  EXPECT_EQ(shown_prompt(model, {"--prompt", " Hi "}), user);
+  EXPECT_EQ(shown_prompt(model, {"--prompt", "Hi", "--system", "Be brief."}),
             "[system] Be brief.\n" + user);
   cli().must_run({"import", model, "--out", store});
-  EXPECT_EQ(shown_prompt(store, "--user Hi"), user);  // a store keeps the template
+  EXPECT_EQ(shown_prompt(store, "--prompt Hi"), user);  // a store keeps the template
   const std::string prompt = cli().fresh("prompt.txt"), list = cli().fresh("messages.json"),
                     lines = cli().fresh("messages.jsonl");
   write_text(prompt, "Hi\n");
@@ -178,7 +177,7 @@ TEST(CliGenerateChat, TheTokensAreTheTemplatesAlone) {
   // The config names a BOS, which goes before a prompt where it is asked for, but not before a
   // template's: that writes its own.
   const std::string model = chat_model(kTemplate), prompt = "[user] Hi\n[assistant]";
-  const auto json = cli().figures(chat(model, "--user Hi"));
+  const auto json = cli().figures(chat(model, "--prompt Hi"));
   EXPECT_EQ(json.at("prompt"), prompt);
   EXPECT_EQ(json.at("prompt_tokens"), prompt.size());
   EXPECT_LE(json.at("new_tokens"), 5);
@@ -197,21 +196,21 @@ TEST(CliGenerateChat, TheTemplateIsFoundAndChosen) {
   const std::string named = configured({{"chat_template",
                                          {{{"name", "default"}, {"template", "default"}},
                                           {{"name", "tool_use"}, {"template", "tools"}}}}});
-  EXPECT_EQ(shown_prompt(named, "--user x"), "default");
-  EXPECT_EQ(shown_prompt(named, "--user x --chat-template tool_use"), "tools");
+  EXPECT_EQ(shown_prompt(named, "--prompt x"), "default");
+  EXPECT_EQ(shown_prompt(named, "--prompt x --chat-template tool_use"), "tools");
   const std::string file = cli().fresh("other.jinja");
   write_text(file, "{{ bos_token }}{{ messages[0].content }}");
-  EXPECT_EQ(shown_prompt(named, {"--user", "x", "--chat-template", file}), "x");
+  EXPECT_EQ(shown_prompt(named, {"--prompt", "x", "--chat-template", file}), "x");
   const std::string tokens = configured({{"chat_template", "{{ bos_token }}{{ eos_token }}"},
                                          {"bos_token", {{"content", "b"}}},
                                          {"eos_token", "e"}});
-  EXPECT_EQ(shown_prompt(tokens, "--user x"), "be");
-  expect_refused(chat(named, "--user x --chat-template rag"), {"'rag'", "default, tool_use"});
-  expect_refused(chat(named, "--user x --chat-template missing.jinja"), {"missing.jinja"});
+  EXPECT_EQ(shown_prompt(tokens, "--prompt x"), "be");
+  expect_refused(chat(named, "--prompt x --chat-template rag"), {"'rag'", "default, tool_use"});
+  expect_refused(chat(named, "--prompt x --chat-template missing.jinja"), {"missing.jinja"});
 }
 
 TEST(CliGenerateChat, WhatIsRefused) {
-  const Words user = "--user x";
+  const Words user = "--prompt x";
   const std::string none = model_folder("gpt2");
   expect_refused(chat(none, user), {none, "no chat template", "--chat-template"});
   expect_refused(chat(chat_model("a\n{% include 'x' %}"), user),
@@ -229,9 +228,9 @@ TEST(CliGenerateChat, WhatIsRefused) {
 
 TEST(CliGenerateChat, OptionsThatDoNotGoTogether) {
   const std::string model = chat_model(kTemplate);
-  for (const Words wrong : {"--user x", "--prompt x --system y", "--prompt x --show-prompt",
-                            "--chat", "--chat --system y", "--chat --user x --prompt y",
-                            "--chat --messages x --user y", "--chat --messages x --system y"}) {
+  for (const Words wrong :
+       {"--prompt x --system y", "--prompt x --show-prompt", "--chat", "--chat --system y",
+        "--chat --messages x --prompt y", "--chat --messages x --system y"}) {
     const ProcessResult result = cli().run(Words{"generate", model} + wrong);
     EXPECT_EQ(result.status, 2) << testing::PrintToString(wrong) << result.err;
     expect_parts(result.err, {"--"});

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "apps/commands.h"
+#include "apps/command.h"
 #include "data/files/mapped_file.h"
 #include "tests/support/temp_folder.h"
 
