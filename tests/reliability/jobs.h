@@ -111,6 +111,12 @@ inline std::vector<Job> jobs() {
   const auto made = [](const std::string& line) -> Job::Command {
     return [=](const std::string& out) { return words(line, out); };
   };
+  // A folder in which each file appears by itself.
+  const auto in_parts = [&](const std::string& name, const std::string& line) {
+    Job job = whole(name, made(line), same_folder);
+    job.is_whole = false;
+    return job;
+  };
   const auto resumed = [](const Job::Command& command) -> Job::Command {
     return [=](const std::string& out) { return command(out) + "--resume"; };
   };
@@ -135,11 +141,9 @@ inline std::vector<Job> jobs() {
                  "--tokens 512"),
             expect_same_store, ".h5"),
       whole("merge", made("merge {base} --adapter {lora} --out {}"), expect_same_store, ".h5"),
-      whole("groups",
-            made("groups {base} --adapter {adapter} --text {valid} --max-tokens 256 --out {}"),
-            same_folder),
-      whole("tokenizer", made("tokenizer train --text {train} --out {} --vocab-size 300"),
-            same_folder),
+      in_parts("groups",
+               "groups {base} --adapter {adapter} --text {valid} --max-tokens 256 --out {}"),
+      in_parts("tokenizer", "tokenizer train --text {train} --out {} --vocab-size 300"),
       whole("report", report, same_file, ".html"),
       whole("corpus", made("corpus --kind recall --documents 50 --out {}"), same_file, ".txt")};
 }
