@@ -199,7 +199,8 @@ SavedAdapter saved_lora(const std::filesystem::path& path,
 
 Index count_lora_parameters(const StoreReader& store) {
   Index parameters = 0;
-  for (const TensorInfo& info : store.source("/lora/tensors")->tensors()) parameters += info.size();
+  const auto source = store.source("/lora/tensors");  // which the list of tensors lies in
+  for (const TensorInfo& info : source->tensors()) parameters += info.size();
   return parameters;
 }
 
