@@ -14,7 +14,7 @@ enum class Precision {
             // product are rounded to bf16; trained weights stay float32
             // (Weight::multiply_in_bf16)
   q8,  // frozen weights lie in GGML's blocks: as stored, or rounded to Q8_0; what they multiply
-       // is rounded to int8 (q8.h), backward as in float32
+       // is rounded to int8 (q8.h), with AMX many rows to bf16; backward as in float32
 };
 constexpr auto enum_names(Precision) {
   return std::array<std::string_view, 3>{"float32", "bf16", "q8"};

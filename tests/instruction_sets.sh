@@ -12,7 +12,7 @@ done
 status=0
 for archive in "$@"; do
   "$objdump" -d --no-show-raw-insn "$archive" | awk -v archive="$archive" '
-    /file format/ { member = $1; special = member ~ /^((blocks_)?avx(2|512|512_bf16|512_vnni)|amx_(bf16|int8))\.cpp\.o/ }
+    /file format/ { member = $1; special = member ~ /^((blocks_)?avx(2|512|512_bf16|512_vnni)|amx_bf16)\.cpp\.o/ }
     !special && /%[yz]mm|\tv[a-z0-9]+ .*%xmm/ && !seen[member]++ {
       print archive ": " member " needs AVX: " $0
       bad = 1
@@ -20,7 +20,7 @@ for archive in "$@"; do
     END { exit bad }' || status=1
   # W, V, u: weak or unique symbols, of which the linker keeps one for the whole program.
   "$nm" -C "$archive" 2>/dev/null | awk -v archive="$archive" '
-    /\.o:$/ { special = /^((blocks_)?avx(2|512|512_bf16|512_vnni)|amx_(bf16|int8))\.cpp\.o/; member = $1 }
+    /\.o:$/ { special = /^((blocks_)?avx(2|512|512_bf16|512_vnni)|amx_bf16)\.cpp\.o/; member = $1 }
     special && $2 ~ /^[WVu]$/ { print archive ": " member " shares " $0; bad = 1 }
     END { exit bad }' || status=1
 done

@@ -54,12 +54,12 @@ class TileProducts {
                   Index columns, Real* c, Index ldc, bool add) const {
     constexpr Index kRow = AttentionPlan::kQueries;
     if (bf16_ == nullptr)
-      return kernels_->product(n, columns, depth, weights, kRow, 1, x, first, c, ldc, add);
+      return kernels_->product(n, columns, depth, weights, kRow, 1, x, first, c, ldc, {.any = add});
     Bf16* rounded = scratch(n * kRow);
     for (Index i = 0; i < n; ++i)
       bf16_->round(weights + i * kRow, depth + depth % 2, rounded + i * kRow);
     bf16_->product(n, columns, depth, rounded, kRow, {x.data, x.rows, x.columns, first, 0}, c, ldc,
-                   add);
+                   {.any = add});
   }
 
   /// C[n, columns] = factor[i] C (null: 1; `begun` false: nothing) + weightsᵀ X over the span's
@@ -69,13 +69,10 @@ class TileProducts {
                      Index columns, Real* c, Index ldc, bool begun, const Real* factor) const {
     constexpr Index kRow = AttentionPlan::kQueries, kPitch = AttentionPlan::kKeys;
     const Index depth = span.end - span.begin;
-    if (bf16_ == nullptr) {
-      const Real* from = weights + span.begin * kRow;
-      if (begun && factor != nullptr)
-        return kernels_->product_onto(n, columns, depth, from, 1, kRow, x, span.begin, c, ldc,
-                                      factor);
-      return kernels_->product(n, columns, depth, from, 1, kRow, x, span.begin, c, ldc, begun);
-    }
+    if (bf16_ == nullptr)
+      return kernels_->product(n, columns, depth, weights + span.begin * kRow, 1, kRow, x,
+                               span.begin, c, ldc,
+                               {.any = begun, .factor = begun ? factor : nullptr});
     const Index first = span.begin - span.begin % 2;
     Bf16* rounded = scratch(n * kPitch);
     bf16_->round_transposed(weights + first * kRow, kRow, span.end - first, n, rounded, kPitch);
@@ -83,7 +80,7 @@ class TileProducts {
     for (Index i = 0; begun && factor != nullptr && i < n; ++i)
       kernels_->scale_row(c + i * ldc, factor[i], columns, c + i * ldc, false);
     bf16_->product(n, columns, span.end - first, rounded, kPitch,
-                   {x.data, x.rows, x.columns, first, 0}, c, ldc, begun);
+                   {x.data, x.rows, x.columns, first, 0}, c, ldc, {.any = begun});
   }
 
   /// Numbers of a row of so many that is rounded: pairs of them are read as one.

@@ -39,7 +39,8 @@ void products(const Visibility& seen, Index head_dim, RowsAt&& rows_at, simd::Pa
       queries.first_column = band.first_query;
       kernels.product(band.end - band.begin, band.end_query - band.first_query, depth,
                       rows.data + band.begin * rows.stride, rows.stride, 1, queries, column,
-                      scores + band.begin * kQueries + band.first_query, kQueries, column > 0);
+                      scores + band.begin * kQueries + band.first_query, kQueries,
+                      {.any = column > 0});
     }
   }
 }
@@ -51,7 +52,7 @@ inline void products(const Sizes& s, const Visibility& seen, const TiledKeys::Re
       bf16->product(band.end - band.begin, band.end_query - band.first_query, s.head_dim,
                     rows.rounded + band.begin * rows.stride, rows.stride,
                     {queries.data, queries.rows, queries.columns, 0, band.first_query},
-                    scores + band.begin * kQueries + band.first_query, kQueries, false);
+                    scores + band.begin * kQueries + band.first_query, kQueries, {});
     return;
   }
   products(

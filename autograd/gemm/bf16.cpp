@@ -37,10 +37,7 @@ void multiply_rounded(const Bf16Matrix& a, Index n, Real* c, Index ldc, Start st
           const Index padded = (columns + vector - 1) / vector * vector;
           const simd::Bf16Panels panels{packed, depth, padded};
           const Bf16* of_a = a.row(row) + p;
-          if (from.row != nullptr)
-            kernels.product_from(rows, padded, depth, of_a, a.pitch(), panels, to, ld, from.row);
-          else
-            kernels.product(rows, padded, depth, of_a, a.pitch(), panels, to, ld, from.add);
+          kernels.product(rows, padded, depth, of_a, a.pitch(), panels, to, ld, from.keep());
         });
   });
 }
@@ -117,6 +114,27 @@ void gemm_nt(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start
                    [&](Index p, Index depth, Index j, Index columns, void* packed) {
                      kernels.pack_transposed(b.row(j) + p, b.pitch(), columns, depth, packed);
                    });
+}
+
+void gemm_nt(const Bf16Matrix& a, const MatrixView& w, Real* c, Index ldc, Start start,
+             const simd::Bf16Kernels& kernels) {
+  multiply_rounded(
+      a, w.rows, c, ldc, start, kernels,
+      [&](Index p, Index depth, Index j, Index columns, void* packed) {
+        thread_local AlignedVector<Real> wide(static_cast<std::size_t>(kBf16BlockDepth));
+        thread_local AlignedVector<Bf16> rounded;
+        const Index pitch = even(depth);
+        rounded.resize(static_cast<std::size_t>(columns * pitch));
+        MatrixView part = from_number(w, w.transposed ? p * w.pitch : p);
+        part.cols = depth;
+        for (Index i = 0; i < columns; ++i) {
+          Bf16* const row = rounded.data() + i * pitch;
+          read_rows(part, j + i, 1, wide.data());
+          kernels.round(wide.data(), depth, row);
+          if (depth < pitch) row[depth] = 0;
+        }
+        kernels.pack_transposed(rounded.data(), pitch, columns, depth, packed);
+      });
 }
 
 void gemm(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start,

@@ -56,6 +56,9 @@ class Bf16Matrix {
 /// threads.
 void gemm_nt(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start = {},
              const simd::Bf16Kernels& kernels = simd::bf16_kernels());
+/// The same for a W whose numbers are rounded on their way into the kernels.
+void gemm_nt(const Bf16Matrix& a, const MatrixView& w, Real* c, Index ldc, Start start = {},
+             const simd::Bf16Kernels& kernels = simd::bf16_kernels());
 /// C = start + A B
 void gemm(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start = {},
           const simd::Bf16Kernels& kernels = simd::bf16_kernels());

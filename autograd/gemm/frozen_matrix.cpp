@@ -81,13 +81,23 @@ class ViewStorage : public MatrixStorage {
   Precision precision_;
 };
 
+/// Whether rows in Precision::q8 are so many that they are rounded to bf16, for AMX's tiles: these
+/// take half the time of products of integers with scales, but blocks have to be widened for them.
+bool by_tiles(Index m) {
+  constexpr Index kFewest = 32;
+  return m >= kFewest && simd::bf16_kernels().by_tiles;
+}
+
 /// Back it is ViewStorage: a gradient of the product as if what came in had not been rounded.
 class Q8Storage final : public ViewStorage {
  public:
   using ViewStorage::ViewStorage;
 
   void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
-    gemm_nt_q8(m, x, view().cols, view(), y, view().rows, start);
+    if (by_tiles(m))
+      focus::gemm_nt(Bf16Matrix(m, view().cols, x, view().cols), view(), y, view().rows, start);
+    else
+      gemm_nt_q8(m, x, view().cols, view(), y, view().rows, start);
   }
 };
 
@@ -159,10 +169,10 @@ void gemm_nt_together(Index m, const Real* x, std::span<const FrozenProduct> pro
   for (const auto& [w, y, start] : products)
     shared.push_back({*w->blocks(), y, w->blocks()->rows, start});
   const Index cols = shared.front().w.cols;
-  if (products.front().w->precision() == Precision::q8)
-    gemm_nt_q8(m, x, cols, shared);
-  else
-    gemm_nt(m, x, cols, shared);
+  if (products.front().w->precision() == Precision::float32) return gemm_nt(m, x, cols, shared);
+  if (!by_tiles(m)) return gemm_nt_q8(m, x, cols, shared);
+  const Bf16Matrix rounded(m, cols, x, cols);
+  for (const auto& [w, c, ldc, start] : shared) gemm_nt(rounded, w, c, ldc, start);
 }
 
 FrozenMatrix::FrozenMatrix(const Tensor& values, Precision precision, const std::string& name)

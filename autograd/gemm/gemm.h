@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "autograd/simd/kernels.h"
 #include "autograd/tensor.h"
 
 // Matrix products behind one facade. All matrices are row-major; ld* is the distance between rows.
@@ -16,6 +17,7 @@ enum class Into { assign, add };
 struct Start {
   Start(Into into = Into::assign) : add(into == Into::add) {}  // NOLINT: an Into is one
   explicit Start(const Real* bias) : row(bias) {}              // null: nothing
+  simd::Keep keep() const { return {.any = add, .row = row}; }
   Real in_column(Index j) const { return row == nullptr ? Real(0) : row[j]; }
   /// C's columns from j to the end.
   Start from_column(Index j) const { return row == nullptr ? *this : Start(row + j); }

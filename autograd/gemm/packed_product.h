@@ -55,12 +55,8 @@ void multiply(Index m, Index k, Operand a, const Pack& pack, Index begin, Index 
           const Index count = std::min(kRowsAtATime, m - i);
           const Real* rows = a.data + i * a.row + p * a.column;
           Real* sums = to + i * ld;
-          if (from.row != nullptr)
-            kernels.product_from(count, panels.columns, depth, rows, a.row, a.column, panels, 0,
-                                 sums, ld, from.row);
-          else
-            kernels.product(count, panels.columns, depth, rows, a.row, a.column, panels, 0, sums,
-                            ld, from.add);
+          kernels.product(count, panels.columns, depth, rows, a.row, a.column, panels, 0, sums, ld,
+                          from.keep());
         }
       });
 }

@@ -17,16 +17,14 @@ namespace {
 
 constexpr Index kSplit = 16;  // numbers that share one of SplitNumbers
 
-/// Rows of A as integers, in groups with what is known of each, that of `together` rows side by
-/// side (simd::Q8Rows); what fills up a row, and the rows to a multiple of `together`, is 0.
+/// Rows of A as integers, in groups with what is known of each; what fills up a row is 0.
 class RoundedRows {
  public:
   RoundedRows(Index rows, const Real* a, Index lda, Index cols, Index width, Index group,
-              Index together, const simd::BlockKernels& kernels)
+              const simd::BlockKernels& kernels)
       : width_(width),
         group_(group),
-        together_(together),
-        q_(static_cast<std::size_t>((rows + together - 1) / together * together * width)),
+        q_(static_cast<std::size_t>(rows * width)),
         scales_(q_.size() / static_cast<std::size_t>(group)),
         sums_(scales_.size()),
         totals_(scales_.size()) {
@@ -40,7 +38,6 @@ class RoundedRows {
     const simd::Q8Rows rows = from(i);
     return {rows.q, rows.scales, rows.sums};
   }
-  /// From row i on, a multiple of `together`.
   simd::Q8Rows from(Index i) const {
     const Index g = i * width_ / group_;
     return {q_.data() + i * width_, scales_.data() + g, sums_.data() + g, totals_.data() + g,
@@ -52,20 +49,17 @@ class RoundedRows {
   void round(Index i, Index p, const Real* numbers, const simd::BlockKernels& kernels) {
     std::int32_t halves[2];
     const float scale = kernels.round(numbers, q_.data() + i * width_ + p, halves);
-    if (group_ == simd::kQ8Rounded)
-      set_group(i, p / group_, scale, halves[0] + halves[1]);
-    else
-      for (Index half = 0; half < 2; ++half) set_group(i, p / group_ + half, scale, halves[half]);
-  }
-  void set_group(Index i, Index group, float scale, std::int32_t sum) {
-    const Index of_rows = i / together_ * (width_ / group_) + group;
-    const auto g = static_cast<std::size_t>(of_rows * together_ + i % together_);
-    scales_[g] = scale;
-    sums_[g] = scale * static_cast<float>(sum);
-    totals_[g] = sum;
+    const auto set = [&](Index group, std::int32_t sum) {
+      const auto g = static_cast<std::size_t>(i * (width_ / group_) + group);
+      scales_[g] = scale;
+      sums_[g] = scale * static_cast<float>(sum);
+      totals_[g] = sum;
+    };
+    if (group_ == simd::kQ8Rounded) return set(p / group_, halves[0] + halves[1]);
+    for (Index half = 0; half < 2; ++half) set(p / group_ + half, halves[half]);
   }
 
-  const Index width_, group_, together_;
+  const Index width_, group_;
   AlignedVector<std::int8_t> q_;
   AlignedVector<float> scales_, sums_;
   AlignedVector<std::int32_t> totals_;
@@ -163,14 +157,14 @@ void gemm_nt_q8(Index m, const Real* a, Index lda, std::span<const SharedProduct
   const Index cols = products.front().w.cols;
   if (m <= packed::kFewRows) {
     const Index steps = (cols + simd::kQ8Step - 1) / simd::kQ8Step;
-    const RoundedRows rows(m, a, lda, cols, steps * simd::kQ8Step, kSplit, 1, kernels);
+    const RoundedRows rows(m, a, lda, cols, steps * simd::kQ8Step, kSplit, kernels);
     return multiply_few(rows, m, products, kernels);
   }
   std::optional<RoundedRows> of_16, of_32;  // numbers of a group
   for (const SharedProduct& product : products) {
     const simd::BlockKernels::Format& format = kernels_of(product.w.format, kernels);
     std::optional<RoundedRows>& rows = format.group == kSplit ? of_16 : of_32;
-    if (!rows) rows.emplace(m, a, lda, cols, cols, format.group, simd::kQ8Rows, kernels);
+    if (!rows) rows.emplace(m, a, lda, cols, cols, format.group, kernels);
     multiply_many(*rows, m, product, format, kernels);
   }
 }

@@ -8,28 +8,123 @@
 namespace focus::simd {
 namespace {
 
-#include "autograd/simd/lane_product.inc"
+constexpr Index kVector = 16;
+constexpr Index kPanelVectors = 4;
+constexpr Index kPanel = kVector * kPanelVectors;
+constexpr int kRowsAtOnce = 6;
+/// Pairs of depth at a time: a panel of that many stays in the first-level cache.
+constexpr Index kPairs = 96;
 
-struct Bf16Dot {
-  using Sum = float;
-  using Sums = __m512;
-  static FOCUS_INLINE Sums zero() { return _mm512_setzero_ps(); }
-  static FOCUS_INLINE Sums load(const float* p) { return _mm512_loadu_ps(p); }
-  static FOCUS_INLINE void store(float* p, Sums x) { _mm512_storeu_ps(p, x); }
-  static FOCUS_INLINE Sums add(Sums sum, __m512i a, __m512i b) {
-    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+#define FOCUS_INLINE inline __attribute__((always_inline))
+
+FOCUS_INLINE int load_pair(const Bf16* p) {
+  int pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return pair;
+}
+
+template <int kRows, int kColumns>
+FOCUS_INLINE void micro(Index pairs, const Bf16* a, Index a_pitch, const Pair* b, Index b_row,
+                        float* c, Index ldc, Keep start) {
+  __m512 sum[kRows][kColumns];
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < kColumns; ++j)
+      sum[i][j] = start.any              ? _mm512_loadu_ps(c + i * ldc + j * kVector)
+                  : start.row != nullptr ? _mm512_loadu_ps(start.row + j * kVector)
+                                         : _mm512_setzero_ps();
+  for (Index p = 0; p < pairs; ++p) {
+    __m512bh row[kColumns];
+    for (int j = 0; j < kColumns; ++j)
+      row[j] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + j * kVector));
+    b += b_row;
+    for (int i = 0; i < kRows; ++i) {
+      const auto x =
+          reinterpret_cast<__m512bh>(_mm512_set1_epi32(load_pair(a + i * a_pitch + 2 * p)));
+      for (int j = 0; j < kColumns; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], x, row[j]);
+    }
   }
-};
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < kColumns; ++j) _mm512_storeu_ps(c + i * ldc + j * kVector, sum[i][j]);
+}
+
+template <int kColumns>
+void panel_product(Index m, Index pairs, const Bf16* a, Index a_pitch, const Pair* b, Index b_row,
+                   float* c, Index ldc, Keep start) {
+  Index i = 0;
+  for (; i + kRowsAtOnce <= m; i += kRowsAtOnce)
+    micro<kRowsAtOnce, kColumns>(pairs, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc,
+                                 start);
+  for (; i + 2 <= m; i += 2)
+    micro<2, kColumns>(pairs, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc, start);
+  if (i < m) micro<1, kColumns>(pairs, a + i * a_pitch, a_pitch, b, b_row, c + i * ldc, ldc, start);
+}
 
 void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, const Bf16Panels& b,
-             float* c, Index ldc, bool add) {
-  lane_product<Bf16Dot>(m, columns, (depth + 1) / 2, a, 2 * a_pitch, lanes_of(b), c, ldc,
-                        {.c = add});
+             float* c, Index ldc, Keep start) {
+  const Index pairs = (depth + 1) / 2;
+  for (Index column = 0; column < columns;) {
+    const Index at = b.first_column + column, begin = at / kPanel * kPanel;
+    const Index width = b.columns - begin < kPanel ? b.columns - begin : kPanel;
+    const Index left = begin + width - at;
+    const Index vectors = (columns - column < left ? columns - column : left) / kVector;
+    const Pair* panel = static_cast<const Pair*>(b.data) + begin * ((b.rows + 1) / 2) +
+                        b.first_row / 2 * width + at - begin;
+    for (Index p = 0; p < pairs; p += kPairs) {
+      const Index n = pairs - p < kPairs ? pairs - p : kPairs;
+      const auto run = [&](auto panel_kernel) {
+        panel_kernel(m, n, a + 2 * p, a_pitch, panel + p * width, width, c + column, ldc,
+                     p > 0                  ? Keep{.any = true}
+                     : start.row != nullptr ? Keep{.row = start.row + column}
+                                            : start);
+      };
+      switch (vectors) {
+        case 4:
+          run(panel_product<4>);
+          break;
+        case 3:
+          run(panel_product<3>);
+          break;
+        case 2:
+          run(panel_product<2>);
+          break;
+        default:
+          run(panel_product<1>);
+      }
+    }
+    column += vectors * kVector;
+  }
 }
-void product_from(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
-                  const Bf16Panels& b, float* c, Index ldc, const float* row) {
-  lane_product<Bf16Dot>(m, columns, (depth + 1) / 2, a, 2 * a_pitch, lanes_of(b), c, ldc,
-                        {.row = row});
+
+/// Calls f(panel's first column, its width in columns, its place) for each panel.
+template <class F>
+FOCUS_INLINE void for_panels(Index pairs, Index columns, F&& f) {
+  const Index whole = (columns + kVector - 1) / kVector * kVector;
+  for (Index column = 0; column < whole; column += kPanel)
+    f(column, whole - column < kPanel ? whole - column : kPanel, column * pairs);
+}
+
+FOCUS_INLINE __mmask16 first_lanes(Index n) {
+  return static_cast<__mmask16>(n >= kVector ? 0xffff : (1 << (n > 0 ? n : 0)) - 1);
+}
+
+/// Exchanges rows and columns of 16 vectors, in rounds: round s swaps the blocks of s x s off the
+/// diagonal (Eklundh 1972).
+template <int s>
+FOCUS_INLINE void swap_blocks(__m512i* v) {
+  alignas(64) int low[kVector], high[kVector];
+  for (int lane = 0; lane < kVector; ++lane) {
+    const bool second = (lane & s) != 0;
+    low[lane] = second ? 16 + lane - s : lane;
+    high[lane] = second ? 16 + lane : lane + s;
+  }
+  const __m512i take_low = _mm512_load_si512(low), take_high = _mm512_load_si512(high);
+  for (int i = 0; i < kVector; ++i) {
+    if ((i & s) != 0) continue;
+    const __m512i a = v[i], b = v[i + s];
+    v[i] = _mm512_permutex2var_epi32(a, take_low, b);
+    v[i + s] = _mm512_permutex2var_epi32(a, take_high, b);
+  }
+  if constexpr (2 * s < kVector) swap_blocks<2 * s>(v);
 }
 
 /// A row of pairs of two rows; where there is no second one, with zero.
@@ -43,7 +138,7 @@ FOCUS_INLINE __m512i pairs_of_rows(const Bf16* even, const Bf16* odd, __mmask16 
 
 void pack(const Bf16* source, Index pitch, Index depth, Index columns, void* packed) {
   for_panels((depth + 1) / 2, columns, [&](Index column, Index width, Index place) {
-    Lane32* to = static_cast<Lane32*>(packed) + place;
+    Pair* to = static_cast<Pair*>(packed) + place;
     for (Index p = 0; p < depth; p += 2, to += width) {
       const Bf16* even = source + p * pitch + column;
       for (Index j = 0; j < width; j += kVector) {
@@ -56,7 +151,22 @@ void pack(const Bf16* source, Index pitch, Index depth, Index columns, void* pac
 }
 
 void pack_transposed(const Bf16* source, Index pitch, Index columns, Index depth, void* packed) {
-  pack_lanes_transposed(source, 2 * pitch, columns, (depth + 1) / 2, packed);
+  const Index pairs = (depth + 1) / 2;
+  for_panels(pairs, columns, [&](Index column, Index width, Index place) {
+    Pair* panel = static_cast<Pair*>(packed) + place;
+    for (Index j = 0; j < width; j += kVector)
+      for (Index p = 0; p < pairs; p += kVector) {
+        const __mmask16 there = first_lanes(pairs - p);
+        __m512i v[kVector];
+        for (Index i = 0; i < kVector; ++i)
+          v[i] = column + j + i < columns
+                     ? _mm512_maskz_loadu_epi32(there, source + (column + j + i) * pitch + 2 * p)
+                     : _mm512_setzero_si512();
+        swap_blocks<1>(v);
+        for (Index i = 0; i < kVector && p + i < pairs; ++i)
+          _mm512_storeu_si512(panel + (p + i) * width + j, v[i]);
+      }
+  });
 }
 
 // Two rows of the source are a row of pairs, and 16 of those and 16 columns a block whose exchange
@@ -151,7 +261,6 @@ const Bf16Kernels avx512_bf16_kernels = {
     .transpose = transpose,
     .round_transposed = round_transposed,
     .product = product,
-    .product_from = product_from,
 };
 
 }  // namespace focus::simd

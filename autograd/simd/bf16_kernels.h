@@ -2,10 +2,12 @@
 
 #include <vector>
 
-#include "autograd/simd/lanes.h"
+#include "autograd/simd/kernels.h"
 
 // Products of bf16 matrices that are accumulated in Real, for one thread and plain pointers, as
-// kernels.h has them for Real.
+// kernels.h has them for Real. Kernels with an instruction for it read two numbers at once, which
+// are neighbours along the depth: panels of 64 columns (the last of what is left, in whole vectors
+// of 16), each of which has its rows of pairs one after the other.
 namespace focus::simd {
 
 /// Rows of bf16 numbers have an even pitch, so that pairs of neighbours can be read as one; the
@@ -18,16 +20,13 @@ struct Bf16Panels {
   Index first_row = 0;     // where a product starts: even
   Index first_column = 0;  // likewise, a multiple of the vector
 };
-/// For kernels that read pairs. Inlined always: sources with an instruction set of their own must
-/// leave no copy behind.
-__attribute__((always_inline)) inline LanePanels lanes_of(const Bf16Panels& b) {
-  return {b.data, (b.rows + 1) / 2, b.columns, b.first_row / 2, b.first_column};
-}
+using Pair = std::uint32_t;  // of bf16 numbers
 
 struct Bf16Kernels {
-  const char* name;  // "amx_bf16", "avx512_bf16", "widened"
-  Index vector;      // columns of C that are written at once
-  bool is_faster;    // whether a product takes less time than one of Real
+  const char* name;       // "amx_bf16", "avx512_bf16", "widened"
+  Index vector;           // columns of C that are written at once
+  bool is_faster;         // whether a product takes less time than one of Real
+  bool by_tiles = false;  // AMX: less time, too, than one of integers with scales
 
   /// to[i] = source[i] in bf16 for n numbers.
   void (*round)(const Real* source, Index n, Bf16* to);
@@ -44,13 +43,11 @@ struct Bf16Kernels {
   /// odd number of rows is filled up with zero.
   void (*round_transposed)(const Real* source, Index ld, Index rows, Index cols, Bf16* to,
                            Index to_pitch);
-  /// C[m, columns] (+)= A[m, depth] B from where B says; columns a multiple of `vector`, C with
-  /// rows of `ldc` numbers. Where depth is odd, A's next numbers are zero or B's next row is.
+  /// C[m, columns] = what is kept of it (not by factors) + A[m, depth] B from where B says; columns
+  /// a multiple of `vector`, C with rows of `ldc` numbers. Where depth is odd, A's next numbers are
+  /// zero or B's next row is.
   void (*product)(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
-                  const Bf16Panels& b, Real* c, Index ldc, bool add);
-  /// The same, each of C's rows becoming `row` (of `columns` numbers) + A's row B.
-  void (*product_from)(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
-                       const Bf16Panels& b, Real* c, Index ldc, const Real* row);
+                  const Bf16Panels& b, Real* c, Index ldc, Keep keep);
 };
 
 /// The best that this process may use (processor.h); throws as instructions() does.

@@ -51,17 +51,10 @@ void round_transposed(const Real* source, Index ld, Index rows, Index cols, Bf16
 }
 
 void product(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch, const Bf16Panels& b,
-             Real* c, Index ldc, bool add) {
+             Real* c, Index ldc, Keep keep) {
   kernels().product(m, columns, depth, widened(a, a_pitch, m, depth), depth, 1,
                     {static_cast<const Real*>(b.data), b.rows, b.columns, b.first_column},
-                    b.first_row, c, ldc, add);
-}
-
-void product_from(Index m, Index columns, Index depth, const Bf16* a, Index a_pitch,
-                  const Bf16Panels& b, Real* c, Index ldc, const Real* row) {
-  kernels().product_from(m, columns, depth, widened(a, a_pitch, m, depth), depth, 1,
-                         {static_cast<const Real*>(b.data), b.rows, b.columns, b.first_column},
-                         b.first_row, c, ldc, row);
+                    b.first_row, c, ldc, keep);
 }
 
 }  // namespace
@@ -78,7 +71,6 @@ const Bf16Kernels& widened_bf16_kernels() {
       .transpose = transpose,
       .round_transposed = round_transposed,
       .product = product,
-      .product_from = product_from,
   };
   return widening;
 }

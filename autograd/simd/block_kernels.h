@@ -53,16 +53,14 @@ struct Q8Panel {
   const float *scales, *offsets;
 };
 /// Many rows that are multiplied, in the same groups: q [m, groups, group] within ±127; of each
-/// group [m / kQ8Rows, groups, kQ8Rows] its scale, the sum of its numbers and that of its integers.
-/// As many rows may be read as fill up m to a multiple of kQ8Rows.
-inline constexpr Index kQ8Rows = 16;
+/// group [m, groups] its scale, the sum of its numbers and that of its integers.
 struct Q8Rows {
   const std::int8_t* q;
   const float *scales, *sums;
   const std::int32_t* totals;
   Index groups;
 };
-/// c[m, kQ8Panel] = A Wᵀ, m likewise filled up. Products of a group are summed as integers.
+/// c[m, kQ8Panel] = A Wᵀ. Products of a group are summed as integers.
 using Q8Product = void (*)(Index m, const Q8Rows& a, const Q8Panel& w, float* c);
 
 /// The formats of blocks, in NumberFormat's order.
@@ -78,7 +76,7 @@ struct BlockKernels {
     int more;     // W's integers are packed so much more, so that they have no sign; 0: as they are
     Q8Product product_q8;
   };
-  const char* name;  // "amx_int8", "avx512_vnni", "avx512", "avx2", "baseline"
+  const char* name;  // "avx512_vnni", "avx512", "avx2", "baseline"
   Index dot_numbers;
   /// Rounds kQ8Rounded numbers: q[i] is the integer nearest to row[i] / scale, ties to even, and
   /// `sums` those of both halves of q. Returns the scale, the largest magnitude over 127. Where

@@ -11,9 +11,6 @@ extern const Kernels avx512_kernels, avx2_kernels, baseline_kernels;
 extern const BlockKernels avx512_vnni_block_kernels, avx512_block_kernels, avx2_block_kernels,
     baseline_block_kernels;
 const Bf16Kernels& widened_bf16_kernels();  // bf16_widened.cpp
-// amx_int8.cpp
-bool amx_int8_agrees_with_its_model();
-BlockKernels with_amx_int8(BlockKernels kernels);
 #ifndef FOCUS_REAL_DOUBLE
 extern const Bf16Kernels avx512_bf16_kernels;
 // amx_bf16.cpp
@@ -47,13 +44,10 @@ const std::vector<const Kernels*>& usable_kernels() {
 
 const std::vector<const BlockKernels*>& usable_block_kernels() {
   static const Instructions& has = instructions();
-  static const BlockKernels amx = with_amx_int8(avx512_vnni_block_kernels);
-  static const auto list =
-      usable<BlockKernels>({{has.amx_int8 && amx_int8_agrees_with_its_model(), &amx},
-                            {has.vnni, &avx512_vnni_block_kernels},
-                            {has.avx512, &avx512_block_kernels},
-                            {has.avx2, &avx2_block_kernels},
-                            {true, &baseline_block_kernels}});
+  static const auto list = usable<BlockKernels>({{has.vnni, &avx512_vnni_block_kernels},
+                                                 {has.avx512, &avx512_block_kernels},
+                                                 {has.avx2, &avx2_block_kernels},
+                                                 {true, &baseline_block_kernels}});
   return list;
 }
 

@@ -56,31 +56,32 @@ struct ScoreColumn {
   GateUse gate_use = GateUse::score;
 };
 
+/// What becomes of C's rows before a product is added: nothing remains, all (`any`), or factor[i]
+/// times row i; or all become `row`, which has as many numbers as C has columns.
+struct Keep {
+  bool any = false;
+  const Real* factor = nullptr;  // null: 1
+  const Real* row = nullptr;
+};
+
 struct Kernels {
   const char* name;  // "avx512", "avx2", "baseline"
   Index vector;      // numbers in a vector
   Index panel;       // columns of a panel
 
-  /// C[m, columns] (+)= A[m, depth] B, B's first `columns` (a multiple of `vector`) alone.  A's
-  /// element (i, p) lies at a[i * a_row + p * a_column], so that A may be a matrix or its
-  /// transpose; `first` is the first of B's rows to use, `depth` how many. C has rows of `ldc` >=
-  /// columns.
+  /// C[m, columns] = what is kept of it + A[m, depth] B, B's first `columns` (a multiple of
+  /// `vector`) alone. A's element (i, p) lies at a[i * a_row + p * a_column], so that A may be a
+  /// matrix or its transpose; `first` is the first of B's rows to use, `depth` how many. C has rows
+  /// of `ldc` >= columns.
   void (*product)(Index m, Index columns, Index depth, const Real* a, Index a_row, Index a_column,
-                  Panels b, Index first, Real* c, Index ldc, bool add);
-  /// The same, each of C's rows becoming `row` (of `columns` numbers) + A's row B.
-  void (*product_from)(Index m, Index columns, Index depth, const Real* a, Index a_row,
-                       Index a_column, Panels b, Index first, Real* c, Index ldc, const Real* row);
-  /// The same, C's row i becoming factor[i] times itself + A's row i B.
-  void (*product_onto)(Index m, Index columns, Index depth, const Real* a, Index a_row,
-                       Index a_column, Panels b, Index first, Real* c, Index ldc,
-                       const Real* factor);
-  /// The first with a B that is read once and so comes from memory: its rows to come are fetched
+                  Panels b, Index first, Real* c, Index ldc, Keep keep);
+  /// The same with a B that is read once and so comes from memory: its rows to come are fetched
   /// meanwhile. Of Real, or of IEEE's 16-bit floats, widened as they are read.
   void (*product_once)(Index m, Index columns, Index depth, const Real* a, Index a_row,
-                       Index a_column, Panels b, Index first, Real* c, Index ldc, bool add);
+                       Index a_column, Panels b, Index first, Real* c, Index ldc, Keep keep);
   void (*product_once_f16)(Index m, Index columns, Index depth, const Real* a, Index a_row,
                            Index a_column, PanelsOf<std::uint16_t> b, Index first, Real* c,
-                           Index ldc, bool add);
+                           Index ldc, Keep keep);
   /// source[rows, columns] with rows of `ld` numbers, times factor, into panels.
   void (*pack)(const Real* source, Index ld, Index rows, Index columns, Real factor, Real* panels);
   /// The transpose of source[columns, rows] with rows of `ld` numbers, times factor, into panels of

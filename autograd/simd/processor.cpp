@@ -33,10 +33,9 @@ Instructions of_processor() {
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   all.vnni = all.avx512 && __builtin_cpu_supports("avx512vnni");
   all.bf16 = all.avx512 && __builtin_cpu_supports("avx512bf16");
-  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;  // of leaf 7
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // of leaf 7
   unsigned a = 0, b = 0, c = 0, d = 0;
   const bool tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kTile) != 0;
-  all.amx_int8 = tiles && all.vnni && (d & kInt8) != 0;
   all.amx_bf16 = tiles && all.bf16 && (d & kBf16) != 0;
   return all;
 }
@@ -65,7 +64,7 @@ Instructions selected(Instructions all, const char* words) {
     } else if (word == "no-bf16") {
       some.bf16 = false;
     } else if (word == "no-amx") {
-      some.amx_int8 = some.amx_bf16 = false;
+      some.amx_bf16 = false;
     } else if (word == "always-bf16") {
       some.always_bf16 = true;
     } else {
@@ -77,7 +76,6 @@ Instructions selected(Instructions all, const char* words) {
   }
   some.vnni &= some.avx512;
   some.bf16 &= some.avx512;
-  some.amx_int8 &= some.vnni;
   some.amx_bf16 &= some.bf16;
   return some;
 }
@@ -86,7 +84,7 @@ const Instructions& instructions() {
   static const Instructions found = [] {
     const char* const words = std::getenv("FOCUS_SIMD");
     Instructions some = words == nullptr ? of_processor() : selected(of_processor(), words);
-    if ((some.amx_int8 || some.amx_bf16) && !may_use_tiles()) some.amx_int8 = some.amx_bf16 = false;
+    some.amx_bf16 = some.amx_bf16 && may_use_tiles();
     return some;
   }();
   return found;

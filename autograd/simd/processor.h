@@ -7,7 +7,7 @@ struct Instructions {
   bool avx2 = false, avx512 = false;
   // On top of AVX-512:
   bool vnni = false, bf16 = false;
-  bool amx_int8 = false, amx_bf16 = false;  // with vnni and bf16
+  bool amx_bf16 = false;  // with bf16
   /// Operands are rounded to bf16 where asked, also where that makes products no faster.
   bool always_bf16 = false;
 };

@@ -89,12 +89,12 @@ class CacheNumbers {
       kernels.product_once_f16(
           m, columns, depth, a, a_row, 1,
           {half_.data() + panels.at, panels.rows, panels.columns, 0, panels.stride}, first, c, ldc,
-          add);
+          {.any = add});
     else
       kernels.product_once(
           m, columns, depth, a, a_row, 1,
           {real_.data() + panels.at, panels.rows, panels.columns, 0, panels.stride}, first, c, ldc,
-          add);
+          {.any = add});
   }
   /// The products of x [n] with `count` rows from number `at` on, `stride` apart.
   void dot_rows(const Real* x, Index count, Index at, Index stride, Index n, Real* sums) const {

@@ -46,23 +46,23 @@ TEST(Machine, FiguresOfThisOne) {
 TEST(Simd, TheEnvironmentSelects) {
   using simd::Instructions;
   const Instructions all{
-      .avx2 = true, .avx512 = true, .vnni = true, .bf16 = true, .amx_int8 = true, .amx_bf16 = true};
-  // avx2, avx512, vnni, bf16, amx_int8, amx_bf16, always_bf16
+      .avx2 = true, .avx512 = true, .vnni = true, .bf16 = true, .amx_bf16 = true};
+  // avx2, avx512, vnni, bf16, amx_bf16, always_bf16
   const std::vector<std::pair<const char*, std::string>> cases = {
-      {"", "1111110"},
-      {"avx512", "1111110"},
-      {"avx2", "1000000"},
-      {"baseline", "0000000"},
-      {"no-amx", "1111000"},
-      {"no-vnni", "1101010"},
-      {"avx512,no-bf16", "1110100"},
-      {"avx512,no-vnni,no-bf16", "1100000"},
-      {"always-bf16,avx2", "1000001"}};
+      {"", "111110"},
+      {"avx512", "111110"},
+      {"avx2", "100000"},
+      {"baseline", "000000"},
+      {"no-amx", "111100"},
+      {"no-vnni", "110110"},
+      {"avx512,no-bf16", "111000"},
+      {"avx512,no-vnni,no-bf16", "110000"},
+      {"always-bf16,avx2", "100001"}};
   for (const auto& [words, expected] : cases) {
     const Instructions some = simd::selected(all, words);
     std::string found;
-    for (const bool has : {some.avx2, some.avx512, some.vnni, some.bf16, some.amx_int8,
-                           some.amx_bf16, some.always_bf16})
+    for (const bool has :
+         {some.avx2, some.avx512, some.vnni, some.bf16, some.amx_bf16, some.always_bf16})
       found += has ? '1' : '0';
     EXPECT_EQ(found, expected) << words;
   }
@@ -85,11 +85,8 @@ TEST(Simd, TheBestThatMayBeUsedComesFirst) {
   const simd::Instructions& has = simd::instructions();
   EXPECT_STREQ(simd::kernels().name, has.avx512 ? "avx512" : has.avx2 ? "avx2" : "baseline");
   EXPECT_STREQ(simd::usable_kernels().back()->name, "baseline");
-  EXPECT_STREQ(simd::block_kernels().name, has.amx_int8 ? "amx_int8"
-                                           : has.vnni   ? "avx512_vnni"
-                                                        : simd::kernels().name);
-  EXPECT_EQ(simd::usable_block_kernels().size(),
-            simd::usable_kernels().size() + has.vnni + has.amx_int8);
+  EXPECT_STREQ(simd::block_kernels().name, has.vnni ? "avx512_vnni" : simd::kernels().name);
+  EXPECT_EQ(simd::usable_block_kernels().size(), simd::usable_kernels().size() + has.vnni);
   if (sizeof(Real) == sizeof(float)) {
     EXPECT_EQ(simd::usable_bf16_kernels().size(), 1u + has.bf16 + has.amx_bf16);
     EXPECT_EQ(std::string_view(simd::bf16_kernels().name) == "amx_bf16", has.amx_bf16);

@@ -349,15 +349,10 @@ TEST(Simd, ProductsOfPackedAndOfPlainRows) {
         for (const simd::Panels& form : forms)
           for (const Keep keep : {Keep::nothing, Keep::all, Keep::scaled, Keep::row}) {
             Tensor c = Tensor::full({m * ldc}, kUntouched);
-            if (keep == Keep::scaled)
-              kernels.product_onto(m, columns, depth, a.data(), a_row, 1, form, skipped, c.data(),
-                                   ldc, factor.data());
-            else if (keep == Keep::row)
-              kernels.product_from(m, columns, depth, a.data(), a_row, 1, form, skipped, c.data(),
-                                   ldc, start.data());
-            else
-              kernels.product(m, columns, depth, a.data(), a_row, 1, form, skipped, c.data(), ldc,
-                              keep == Keep::all);
+            kernels.product(m, columns, depth, a.data(), a_row, 1, form, skipped, c.data(), ldc,
+                            {.any = keep == Keep::all || keep == Keep::scaled,
+                             .factor = keep == Keep::scaled ? factor.data() : nullptr,
+                             .row = keep == Keep::row ? start.data() : nullptr});
             for (Index i = 0; i < m; ++i)
               for (Index j = 0; j < ldc; ++j) {
                 double expected = 0;
@@ -391,14 +386,15 @@ TEST(Simd, ProductsOfWhatIsReadOnce) {
           const auto start = [&] { return randn({m, columns}, 3); };
           Tensor once = start(), once_f16 = start();
           kernels.product_once(m, columns, depth, a.data(), depth, 1,
-                               {panels.data(), rows, columns}, skipped, once.data(), columns, add);
+                               {panels.data(), rows, columns}, skipped, once.data(), columns,
+                               {.any = add});
           kernels.product_once_f16(m, columns, depth, a.data(), depth, 1,
                                    {half.data(), rows, columns}, skipped, once_f16.data(), columns,
-                                   add);
+                                   {.any = add});
           for (const auto& [b, c] : {std::pair{&panels, &once}, {&wide, &once_f16}}) {
             Tensor expected = start();
             kernels.product(m, columns, depth, a.data(), depth, 1, {b->data(), rows, columns},
-                            skipped, expected.data(), columns, add);
+                            skipped, expected.data(), columns, {.any = add});
             ASSERT_TRUE(std::ranges::equal(c->span(), expected.span()));
           }
         }

@@ -92,14 +92,14 @@ class FocusRule : public ScoreRule {
       // The first as dG_qᵀ = G_kᵀ dA: wide rows, where G_k has a few numbers in each.
       const simd::Panels d_affinity = {d_gate, tile_.cols(), columns, 0, kQueries};
       kernels_.product(groups_, columns, tile_.cols(), key_assignments(), 1, groups_, d_affinity, 0,
-                       d_queries_.data(), kQueries, false);
+                       d_queries_.data(), kQueries, {});
       Real* queries = rule_grad + tile_.begin * groups_;
       for (Index row = 0; row < rows; ++row)
         for (Index group = 0; group < groups_; ++group)
           queries[row * groups_ + group] += d_queries_[group * kQueries + row];
       kernels_.product(tile_.cols(), padded_groups_, rows, d_gate, kQueries, 1,
                        {query_panels(), rows, padded_groups_}, 0, d_keys_.data(), padded_groups_,
-                       false);
+                       {});
       for (Index key = 0; key < tile_.cols(); ++key) {
         const Real* from = d_keys_.data() + key * padded_groups_;
         Real* to = rule_grad + tile_.plan->own_row(tile_.keys.begin + key) * groups_;
@@ -114,7 +114,8 @@ class FocusRule : public ScoreRule {
       const bool onto = rule_.factor_.start() != 0;
       if (onto) std::fill_n(gate_.data(), size, rule_.factor_.start());
       kernels_.product(tile_.cols(), columns, groups_, key_assignments(), groups_, 1,
-                       {query_columns(), groups_, columns}, 0, gate_.data(), kQueries, onto);
+                       {query_columns(), groups_, columns}, 0, gate_.data(), kQueries,
+                       {.any = onto});
       rule_.factor_.finish(gate_.data(), size);
     }
     /// G_q of the tile as columns, and as rows: packed once for all its key tiles.

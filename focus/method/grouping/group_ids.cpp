@@ -158,7 +158,7 @@ GroupIds nearest_groups(const Tensor& k, const Tensor& centroids, const Tensor& 
           std::fill_n(z.data() + c * kTokens, columns, constant[c]);
         kernels.product(s.groups, columns, s.head_dim,
                         centroids.data() + head * s.groups * s.head_dim, s.head_dim, 1,
-                        {keys.data(), s.head_dim, columns}, 0, z.data(), kTokens, true);
+                        {keys.data(), s.head_dim, columns}, 0, z.data(), kTokens, {.any = true});
         count_multiply_adds(static_cast<std::uint64_t>(s.groups * rows * s.head_dim));
         kernels.largest_rows(s.groups, columns, z.data(), kTokens, place.data());
         for (Index t = 0; t < rows; ++t)

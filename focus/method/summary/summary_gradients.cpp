@@ -157,10 +157,11 @@ class BackwardTask {
         if (softcap > 0) through_soft_cap(band, softcap);
         kernels.product(band.end - band.begin, s_.padded_dim, depth, p_.data() + at, kQueries, 1,
                         queries_.d_out_rows(g), band.first_query,
-                        d_values_.data() + band.begin * s_.padded_dim, s_.padded_dim, true);
+                        d_values_.data() + band.begin * s_.padded_dim, s_.padded_dim,
+                        {.any = true});
         kernels.product(band.end - band.begin, s_.padded_dim, depth, d_.data() + at, kQueries, 1,
                         queries_.query_rows(g), band.first_query,
-                        d_keys_.data() + band.begin * s_.padded_dim, s_.padded_dim, true);
+                        d_keys_.data() + band.begin * s_.padded_dim, s_.padded_dim, {.any = true});
       }
       queries_.add_gradient(g, seen, d_.data(), {keys_.data(), tokens, s_.padded_dim});
     }

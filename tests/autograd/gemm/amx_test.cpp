@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "autograd/gemm/bf16.h"
-#include "autograd/gemm/q8.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 #include "tests/support/stored_blocks.h"
@@ -18,30 +17,20 @@ namespace {
 
 using simd::Bf16Kernels;
 using simd::Bf16Panels;
-using simd::BlockKernels;
-using simd::kQ8Panel;
-using simd::kQ8Rows;
-using simd::Lane32;
-using simd::LanePanels;
-using simd::lanes_of;
-using simd::LaneStart;
-using simd::Q8Panel;
-using simd::Q8Rows;
-#include "autograd/simd/q8_tiles.inc"
+using simd::Keep;
+using simd::Pair;
 #include "autograd/simd/tile_model.inc"
 #include "autograd/simd/tile_product.inc"
 
-/// A right-hand side packed as lanes.h says, number by number: panels of up to 64 columns, in rows
-/// of lanes of `together` numbers of depth; number(depth, column).
-template <class Number, class F>
-void pack_panels(Index together, Index depth, Index columns, void* packed, F&& number) {
-  auto* to = static_cast<Number*>(packed);
+/// A right-hand side packed as bf16_kernels.h says, number by number; number(depth, column).
+template <class F>
+void pack_panels(Index depth, Index columns, void* packed, F&& number) {
+  auto* to = static_cast<Bf16*>(packed);
   const Index whole = (columns + 15) / 16 * 16;
   for (Index panel = 0; panel < whole; panel += 64)
-    for (Index p = 0; p < depth; p += together)
+    for (Index p = 0; p < depth; p += 2)
       for (Index j = panel; j < std::min(whole, panel + 64); ++j)
-        for (Index i = p; i < p + together; ++i)
-          *to++ = i < depth && j < columns ? number(i, j) : Number{0};
+        for (Index i = p; i < p + 2; ++i) *to++ = i < depth && j < columns ? number(i, j) : Bf16{0};
 }
 
 void round_numbers(const float* source, Index n, Bf16* to) {
@@ -55,13 +44,13 @@ const Bf16Kernels kModel = {
     .round = round_numbers,
     .pack =
         [](const Bf16* source, Index pitch, Index depth, Index columns, void* packed) {
-          pack_panels<Bf16>(2, depth, columns, packed,
-                            [&](Index i, Index j) { return source[i * pitch + j]; });
+          pack_panels(depth, columns, packed,
+                      [&](Index i, Index j) { return source[i * pitch + j]; });
         },
     .pack_transposed =
         [](const Bf16* source, Index pitch, Index columns, Index depth, void* packed) {
-          pack_panels<Bf16>(2, depth, columns, packed,
-                            [&](Index i, Index j) { return source[j * pitch + i]; });
+          pack_panels(depth, columns, packed,
+                      [&](Index i, Index j) { return source[j * pitch + i]; });
         },
     .transpose =
         [](const Bf16* source, Index pitch, Index rows, Index cols, Bf16* to, Index to_pitch) {
@@ -74,8 +63,7 @@ const Bf16Kernels kModel = {
             for (Index i = 0; i < rows + rows % 2; ++i)
               to[j * to_pitch + i] = i < rows ? to_bf16(source[i * ld + j]) : Bf16{0};
         },
-    .product = bf16_tile_product<ModelTiles<ModelBf16>>,
-    .product_from = bf16_tile_product_from<ModelTiles<ModelBf16>>,
+    .product = tile_product<ModelTiles<ModelBf16>>,
 };
 
 struct Size {
@@ -115,37 +103,10 @@ struct Wrong : ModelBf16 {
   }
 };
 
-struct WrongInt8 : ModelInt8 {
-  static Sum add(Sum sum, const char* a, const char (*b)[64], Index column, Index lanes) {
-    return ModelInt8::add(sum, a, b, column, lanes - 1);
-  }
-};
-
 TEST(AmxModel, TilesAreHeldAgainstIt) {
-  const auto lane = [](std::uint32_t random) { return (random & 0x80ff80ff) | 0x3f003f00; };
   using Model = ModelTiles<ModelBf16>;
-  EXPECT_TRUE((tiles_agree<Model, Model>(lane)));
-  EXPECT_FALSE((tiles_agree<ModelTiles<Wrong>, Model>(lane)));
-  EXPECT_TRUE((q8_tiles_agree<ModelTiles<ModelInt8>, ModelTiles<ModelInt8>>()));
-  EXPECT_FALSE((q8_tiles_agree<ModelTiles<WrongInt8>, ModelTiles<ModelInt8>>()));
-}
-
-TEST(AmxModel, ProductsInIntegersHaveTheBitsOfOtherKernels) {
-  static const simd::BlockKernels model =
-      with_tiles<ModelTiles<ModelInt8>>("amx model", *simd::usable_block_kernels().back());
-  for (const NumberFormat format : kBlockFormats)
-    for (const auto& [m, n, k] : std::vector<std::array<Index, 3>>{
-             {3, 37, 256}, {21, 9, 768}, {16, 32, 256}, {200, 40, 512}}) {
-      const Stored w = stored_blocks(n, k, format, {}, 5);
-      const Tensor x = randn({m, k}, 1);
-      const auto product = [&](const simd::BlockKernels& kernels) {
-        Tensor y({x.dim(0), w.view.rows});
-        gemm_nt_q8(x.dim(0), x.data(), x.dim(1), w.view, y.data(), w.view.rows, {}, kernels);
-        return y;
-      };
-      EXPECT_TRUE(same_bits(product(model), product(*simd::usable_block_kernels().back())))
-          << name_of(format) << " " << m << " x " << n << " x " << k;
-    }
+  EXPECT_TRUE((tiles_agree<Model, Model>()));
+  EXPECT_FALSE((tiles_agree<ModelTiles<Wrong>, Model>()));
 }
 
 TEST(AmxModel, NothingBeyondTheOperandsIsRead) {
@@ -156,13 +117,12 @@ TEST(AmxModel, NothingBeyondTheOperandsIsRead) {
   for (Index i = 0; i < kRows; ++i)
     for (Index p = 0; p < kDepth + 1; ++p)
       a[static_cast<std::size_t>(i * kPitch + p)] = p < kDepth ? Bf16{0x3f80} : Bf16{0};
-  pack_panels<Bf16>(2, kDepth, kColumns, packed.data(), [](Index, Index) { return Bf16{0x4000}; });
+  pack_panels(kDepth, kColumns, packed.data(), [](Index, Index) { return Bf16{0x4000}; });
   const Bf16Panels panels{packed.data(), kDepth, kColumns};
   std::vector<float> c(kRows * kLdc, std::numeric_limits<float>::quiet_NaN());
-  bf16_tile_product<ModelTiles<ModelBf16>>(kRows, kColumns, kDepth, a.data(), kPitch, panels,
-                                           c.data(), kLdc, false);
-  bf16_tile_product<ModelTiles<ModelBf16>>(kRows, kColumns, kDepth, a.data(), kPitch, panels,
-                                           c.data(), kLdc, true);
+  for (const bool add : {false, true})
+    tile_product<ModelTiles<ModelBf16>>(kRows, kColumns, kDepth, a.data(), kPitch, panels, c.data(),
+                                        kLdc, {.any = add});
   for (Index i = 0; i < kRows; ++i)
     for (Index j = 0; j < kLdc; ++j) {
       const float x = c[static_cast<std::size_t>(i * kLdc + j)];

@@ -3,10 +3,12 @@
 #include <limits>
 
 #include "autograd/gemm/gemm.h"
+#include "autograd/gemm/q8.h"
 #include "autograd/ops.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 #include "tests/support/kernels.h"
+#include "tests/support/stored_blocks.h"
 
 namespace focus {
 namespace {
@@ -131,6 +133,39 @@ TEST(Bf16Product, AgreesWithTheDefinition) {
                                          : "");
         }
       }
+}
+
+TEST(Bf16Product, RoundsBlocksOnTheirWay) {
+  for (const NumberFormat format : kBlockFormats)
+    for (const simd::Bf16Kernels* kernels : simd::usable_bf16_kernels()) {
+      const Stored w = stored_blocks(37, 1024, format, {}, 5);
+      const Bf16Matrix x(40, 1024, randn({40, 1024}, 1).data(), 1024);
+      const auto product = [&](const auto& matrix) {
+        Tensor y({40, 37});
+        gemm_nt(x, matrix, y.data(), 37, {}, *kernels);
+        return y;
+      };
+      EXPECT_TRUE(same_bits(product(w.view), product(matrix_of(w.widened))))
+          << name_of(format) << " " << kernels->name;
+    }
+}
+
+TEST(Bf16Product, TilesTakeManyRowsInQ8) {
+  const Stored stored = stored_blocks(40, 256, NumberFormat::q4_1, {.rotary_pairs = 4}, 5);
+  const FrozenMatrix q8(stored.view, nullptr, Precision::q8);
+  for (const Index m : {31, 32}) {
+    const Tensor x = randn({m, 256}, 1);
+    Tensor y({m, 40}), expected({m, 40}), together({m, 40});
+    q8->gemm_nt(m, x.data(), y.data(), {});
+    const FrozenProduct product{q8.operator->(), together.data(), {}};
+    gemm_nt_together(m, x.data(), {&product, 1});
+    if (m == 32 && simd::bf16_kernels().by_tiles)
+      gemm_nt(matrix_of(x), stored.view, expected.data(), 40);
+    else
+      gemm_nt_q8(m, x.data(), 256, stored.view, expected.data(), 40);
+    EXPECT_TRUE(same_bits(y, expected));
+    EXPECT_TRUE(same_bits(together, expected));
+  }
 }
 
 /// With a frozen weight: what it multiplies is rounded only where products are faster by that.

@@ -98,7 +98,7 @@ TEST(Gemm, BitsDoNotDependOnTheBlocksWidth) {
           kernels.pack(b.data() + p * n + j, n, depth, columns, 1, panels.data());
           const simd::Panels packed{panels.data(), depth, simd::padded(kernels, columns)};
           kernels.product(m, packed.columns, depth, a.data() + p, k, 1, packed, 0, to, ld,
-                          start.add);
+                          start.keep());
         });
     return c;
   };
