@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 35500;
+constexpr std::size_t kMostLinesOfTests = 35430;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -209,9 +209,9 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 3340},
                                                      {"data/gguf", 1820},
                                                      {"data/settings", 1195},
                                                      {"data/synthetic", 860},
-                                                     {"data/tensors", 1990},
+                                                     {"data/tensors", 1950},
                                                      {"data/text", 655},
-                                                     {"data/tokenizers", 3280},
+                                                     {"data/tokenizers", 3060},
                                                      {"data/tokens", 1125},
                                                      {"focus", 280},
                                                      {"focus/adapters", 3110},

@@ -7,7 +7,7 @@
 #include "data/files/json_reader.h"
 #include "data/gguf/gguf_tokenizer.h"
 #include "data/gguf/gguf_vocabulary.h"
-#include "data/tokenizers/published_split.h"
+#include "data/tokenizers/pattern.h"
 #include "data/tokenizers/tokenizer_config.h"
 
 namespace focus {

@@ -9,7 +9,7 @@
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/files/utf8.h"
-#include "data/tokenizers/published_split.h"
+#include "data/tokenizers/pattern.h"
 #include "data/tokenizers/tokenizer_config.h"
 
 namespace focus {

@@ -136,27 +136,6 @@ std::optional<TensorBytes> TensorFiles::map_bytes(const TensorInfo& info) const 
   return TensorBytes{mapped->bytes().subspan(info.begin, info.bytes), mapped};
 }
 
-TensorsInMemory::TensorsInMemory(std::string where, std::map<std::string, Tensor> tensors,
-                                 Dtype dtype)
-    : TensorSource(std::move(where)), numbers_(std::move(tensors)) {
-  std::vector<TensorInfo> infos;
-  for (const auto& [name, tensor] : numbers_) {
-    const auto dims = tensor.shape().dims();
-    infos.push_back({.name = name,
-                     .shape = {dims.begin(), dims.end()},
-                     .dtype = dtype,
-                     .stored_as = name_of(dtype),
-                     .bytes = bytes_of(dtype, tensor.size())});
-  }
-  set_tensors(std::move(infos));
-}
-
-void TensorsInMemory::read_bytes(const TensorInfo& info, std::span<std::byte> out) const {
-  std::vector<std::byte> bytes;
-  pack(numbers_.at(info.name).span(), info.dtype, bytes);
-  std::ranges::copy(bytes, out.begin());
-}
-
 Tensor to_tensor(std::span<const std::byte> bytes, Dtype dtype, const Shape& shape) {
   check(dtype != Dtype::other && bytes.size() == bytes_of(dtype, shape.size()),
         "to_tensor: {} of {} does not fit {} bytes", shape, name_of(dtype), bytes.size());

@@ -124,18 +124,6 @@ class TensorFiles : public TensorSource {
   std::vector<std::unique_ptr<const Part>> parts_;
 };
 
-/// Tensors in memory, stored as `dtype`.
-class TensorsInMemory : public TensorSource {
- public:
-  TensorsInMemory(std::string where, std::map<std::string, Tensor> tensors,
-                  Dtype dtype = kRealFormat);
-
- private:
-  void read_bytes(const TensorInfo& info, std::span<std::byte> out) const override;
-
-  std::map<std::string, Tensor> numbers_;
-};
-
 /// The type that holds a Real without loss.
 inline constexpr Dtype kRealDtype = kRealFormat;
 

@@ -7,7 +7,6 @@
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
-#include "data/tokenizers/published_split.h"
 
 namespace focus {
 namespace {
@@ -144,7 +143,7 @@ struct Pattern::Compiled {
   std::string where;
 };
 
-Pattern Pattern::pcre2(const std::string& expression, const std::string& where) {
+Pattern Pattern::regex(const std::string& expression, const std::string& where) {
   if (expression.empty()) fail("{}: an empty pattern matches nothing", where);
   const std::string text = Translator(expression, where).run();
   auto compiled = std::make_shared<Compiled>();
@@ -171,12 +170,6 @@ Pattern Pattern::pcre2(const std::string& expression, const std::string& where) 
   return pattern;
 }
 
-Pattern Pattern::regex(const std::string& expression, const std::string& where) {
-  Pattern pattern;
-  pattern.published_ = PublishedSplit::find(expression);
-  return pattern.published_ ? pattern : pcre2(expression, where);
-}
-
 Pattern Pattern::literal(const std::string& text, const std::string& where) {
   if (text.empty()) fail("{}: an empty pattern matches nothing", where);
   Pattern pattern;
@@ -185,10 +178,6 @@ Pattern Pattern::literal(const std::string& text, const std::string& where) {
 }
 
 std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t from) const {
-  if (published_) {
-    if (from >= text.size()) return std::nullopt;
-    return Match{from, published_->end_of_match(text, from)};
-  }
   if (!literal_.empty()) {
     const std::size_t begin = text.find(literal_, from);
     if (begin == std::string_view::npos) return std::nullopt;

@@ -9,7 +9,13 @@
 
 namespace focus {
 
-class PublishedSplit;
+/// The expressions of GPT-2, Llama 3 and Qwen2, as most tokenizer.json files spell them.
+inline constexpr const char* kGpt2Expression =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+inline constexpr const char* kLlama3Expression =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr const char* kQwen2Expression =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 /// A regular expression over UTF-8 as tokenizer files write them (Oniguruma's syntax), matched by
 /// PCRE2. \s, \d and \w mean the Unicode classes that the reference implementation means; syntax
@@ -17,10 +23,7 @@ class PublishedSplit;
 class Pattern {
  public:
   /// Throws std::runtime_error with `where` (the file and place it came from) and the reason.
-  /// The expressions by which well-known models split text have scanners of their own.
   static Pattern regex(const std::string& expression, const std::string& where);
-  /// The same, always by PCRE2.
-  static Pattern pcre2(const std::string& expression, const std::string& where);
   /// Matches exactly this text, which must not be empty.
   static Pattern literal(const std::string& text, const std::string& where);
 
@@ -50,9 +53,8 @@ class Pattern {
   struct Compiled;
   Pattern() = default;
 
-  // One of these is there.
+  // One of the two is there.
   std::shared_ptr<const Compiled> compiled_;
-  std::shared_ptr<PublishedSplit> published_;
   std::string literal_;
 };
 

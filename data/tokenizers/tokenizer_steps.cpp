@@ -12,7 +12,6 @@
 #include "autograd/base/check.h"
 #include "data/files/utf8.h"
 #include "data/tokenizers/byte_level_bpe.h"
-#include "data/tokenizers/published_split.h"
 
 namespace focus {
 namespace {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "data/tensors/tensor_source.h"
 #include "layers/weights.h"
@@ -11,9 +13,30 @@
 namespace focus {
 
 /// Named tensors in memory, stored in some type.
-struct MapSource : TensorsInMemory {
+class MapSource : public TensorSource {
+ public:
   explicit MapSource(std::map<std::string, Tensor> tensors, Dtype dtype = kRealDtype)
-      : TensorsInMemory("some/model", std::move(tensors), dtype) {}
+      : TensorSource("some/model"), numbers_(std::move(tensors)) {
+    std::vector<TensorInfo> infos;
+    for (const auto& [name, tensor] : numbers_) {
+      const auto dims = tensor.shape().dims();
+      infos.push_back({.name = name,
+                       .shape = {dims.begin(), dims.end()},
+                       .dtype = dtype,
+                       .stored_as = name_of(dtype),
+                       .bytes = bytes_of(dtype, tensor.size())});
+    }
+    set_tensors(std::move(infos));
+  }
+
+ private:
+  void read_bytes(const TensorInfo& info, std::span<std::byte> out) const override {
+    std::vector<std::byte> bytes;
+    pack(numbers_.at(info.name).span(), info.dtype, bytes);
+    std::ranges::copy(bytes, out.begin());
+  }
+
+  std::map<std::string, Tensor> numbers_;
 };
 
 /// The parameters of a decoder under their published names.
