@@ -139,7 +139,8 @@ int run_generation(const GenerateArguments& options, LoadedModel& model,
 
 void add_prompt_options(CLI::App& app, GenerateArguments& o) {
   CLI::Option_group* prompt = app.add_option_group("prompt", "one of");
-  prompt->add_option("--prompt", o.prompt, "text to continue");
+  prompt->add_option("--prompt,--user", o.prompt,
+                     "text to continue; with --chat the user's message");
   prompt->add_option("--prompt-file", o.prompt_file,
                      "file with the text to continue (.txt, .xz); a final line break is removed");
   CLI::Option* const chat =

@@ -154,7 +154,7 @@ TEST(CliGenerateChat, TheConversationGoesThroughTheTemplate) {
   const std::string model = chat_model(kTemplate), store = cli().fresh("model.h5");
   const std::string user = "[user] Hi\n[assistant]";
   EXPECT_EQ(shown_prompt(model, {"--prompt", " Hi "}), user);
-  EXPECT_EQ(shown_prompt(model, {"--prompt", "Hi", "--system", "Be brief."}),
+  EXPECT_EQ(shown_prompt(model, {"--user", "Hi", "--system", "Be brief."}),
             "[system] Be brief.\n" + user);
   cli().must_run({"import", model, "--out", store});
   EXPECT_EQ(shown_prompt(store, "--prompt Hi"), user);  // a store keeps the template
