@@ -1,7 +1,6 @@
 #include "autograd/gemm/bf16.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "autograd/base/aligned_vector.h"
 #include "autograd/gemm/blocked_product.h"
@@ -57,6 +56,19 @@ Index even(Index n) { return (n + 1) / 2 * 2; }
 /// place of a page they would have one set of the first-level cache.
 Index spread_pitch(Index n) { return even(n) + (n % 256 == 0 ? 32 : 0); }
 
+/// to[count, pitch] = rows [first, first + count) of a view, rounded; zero fills them up.
+void round_rows(const MatrixView& view, Index first, Index count, Bf16* to, Index pitch,
+                const simd::Bf16Kernels& kernels) {
+  thread_local AlignedVector<Real> rows;
+  const Index together = std::min(count, rows_at_a_time(view));
+  rows.resize(static_cast<std::size_t>(together * view.cols));
+  for (Index i = 0; i < count; ++i, to += pitch) {
+    if (i % together == 0) read_rows(view, first + i, std::min(together, count - i), rows.data());
+    kernels.round(rows.data() + i % together * view.cols, view.cols, to);
+    std::fill(to + view.cols, to + pitch, Bf16{0});
+  }
+}
+
 /// Rows that are transposed at a time: of each column's, two cache lines are written.
 constexpr Index kTransposedRows = 64;
 
@@ -101,10 +113,7 @@ Bf16Matrix::Bf16Matrix(const MatrixView& view, std::shared_ptr<const void> owner
   *this = Bf16Matrix(view.rows, view.cols, even(view.cols));
   const simd::Bf16Kernels& kernels = simd::bf16_kernels();
   parallel_chunks(view.rows, rows_at_a_time(view), [&](Index begin, Index end) {
-    std::vector<Real> rows(static_cast<std::size_t>((end - begin) * view.cols));
-    read_rows(view, begin, end - begin, rows.data());
-    for (Index i = begin; i < end; ++i)
-      kernels.round(rows.data() + (i - begin) * view.cols, view.cols, own_row(i));
+    round_rows(view, begin, end - begin, own_row(begin), pitch_, kernels);
   });
 }
 
@@ -118,23 +127,16 @@ void gemm_nt(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start
 
 void gemm_nt(const Bf16Matrix& a, const MatrixView& w, Real* c, Index ldc, Start start,
              const simd::Bf16Kernels& kernels) {
-  multiply_rounded(
-      a, w.rows, c, ldc, start, kernels,
-      [&](Index p, Index depth, Index j, Index columns, void* packed) {
-        thread_local AlignedVector<Real> wide(static_cast<std::size_t>(kBf16BlockDepth));
-        thread_local AlignedVector<Bf16> rounded;
-        const Index pitch = even(depth);
-        rounded.resize(static_cast<std::size_t>(columns * pitch));
-        MatrixView part = from_number(w, w.transposed ? p * w.pitch : p);
-        part.cols = depth;
-        for (Index i = 0; i < columns; ++i) {
-          Bf16* const row = rounded.data() + i * pitch;
-          read_rows(part, j + i, 1, wide.data());
-          kernels.round(wide.data(), depth, row);
-          if (depth < pitch) row[depth] = 0;
-        }
-        kernels.pack_transposed(rounded.data(), pitch, columns, depth, packed);
-      });
+  multiply_rounded(a, w.rows, c, ldc, start, kernels,
+                   [&](Index p, Index depth, Index j, Index columns, void* packed) {
+                     thread_local AlignedVector<Bf16> rounded;
+                     const Index pitch = even(depth);
+                     rounded.resize(static_cast<std::size_t>(columns * pitch));
+                     MatrixView part = from_number(w, w.transposed ? p * w.pitch : p);
+                     part.cols = depth;
+                     round_rows(part, j, columns, rounded.data(), pitch, kernels);
+                     kernels.pack_transposed(rounded.data(), pitch, columns, depth, packed);
+                   });
 }
 
 void gemm(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start,

@@ -81,11 +81,14 @@ class ViewStorage : public MatrixStorage {
   Precision precision_;
 };
 
-/// Whether rows in Precision::q8 are so many that they are rounded to bf16, for AMX's tiles: these
-/// take half the time of products of integers with scales, but blocks have to be widened for them.
-bool by_tiles(Index m) {
-  constexpr Index kFewest = 32;
-  return m >= kFewest && simd::bf16_kernels().by_tiles;
+/// Products in Precision::q8. Many rows are rounded to bf16 where there are AMX's tiles: these take
+/// half the time of products of integers with scales, but blocks have to be widened for them.
+void multiply_q8(Index m, const Real* x, std::span<const SharedProduct> products) {
+  constexpr Index kFewestByTiles = 32;
+  const Index cols = products.front().w.cols;
+  if (m < kFewestByTiles || !simd::bf16_kernels().by_tiles) return gemm_nt_q8(m, x, cols, products);
+  const Bf16Matrix rounded(m, cols, x, cols);
+  for (const auto& [w, y, ldy, start] : products) gemm_nt(rounded, w, y, ldy, start);
 }
 
 /// Back it is ViewStorage: a gradient of the product as if what came in had not been rounded.
@@ -94,10 +97,8 @@ class Q8Storage final : public ViewStorage {
   using ViewStorage::ViewStorage;
 
   void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
-    if (by_tiles(m))
-      focus::gemm_nt(Bf16Matrix(m, view().cols, x, view().cols), view(), y, view().rows, start);
-    else
-      gemm_nt_q8(m, x, view().cols, view(), y, view().rows, start);
+    const SharedProduct product{view(), y, view().rows, start};
+    multiply_q8(m, x, {&product, 1});
   }
 };
 
@@ -168,11 +169,10 @@ void gemm_nt_together(Index m, const Real* x, std::span<const FrozenProduct> pro
   std::vector<SharedProduct> shared;
   for (const auto& [w, y, start] : products)
     shared.push_back({*w->blocks(), y, w->blocks()->rows, start});
-  const Index cols = shared.front().w.cols;
-  if (products.front().w->precision() == Precision::float32) return gemm_nt(m, x, cols, shared);
-  if (!by_tiles(m)) return gemm_nt_q8(m, x, cols, shared);
-  const Bf16Matrix rounded(m, cols, x, cols);
-  for (const auto& [w, c, ldc, start] : shared) gemm_nt(rounded, w, c, ldc, start);
+  if (products.front().w->precision() == Precision::q8)
+    multiply_q8(m, x, shared);
+  else
+    gemm_nt(m, x, shared.front().w.cols, shared);
 }
 
 FrozenMatrix::FrozenMatrix(const Tensor& values, Precision precision, const std::string& name)
