@@ -1,4 +1,5 @@
 #include "autograd/attention/tiled_attention.h"
+#include "focus/adapters/baselines/selected_keys.h"
 #include "focus/adapters/mechanism.h"
 
 // Two attentions that read the last tokens, by position alone.
@@ -72,10 +73,9 @@ PairCounts pairs_of(const MechanismInputs& in, const SinkWindowSettings& config)
   const Index seq_len = in.q.dim(1), sliding = in.options.sliding_window;
   std::int64_t attended =
       count_pairs({}, seq_len, seq_len, narrower_window(config.local_window, sliding)).all;
-  for (Index i = 0; i < seq_len; ++i) {
-    const Index first = sliding > 0 ? std::max<Index>(0, i - sliding + 1) : 0;
-    attended += std::max<Index>(0, std::min(config.sinks, i - config.local_window) - first);
-  }
+  for (Index i = 0; i < seq_len; ++i)
+    attended += std::max<Index>(
+        0, std::min(config.sinks, i - config.local_window) - seen_keys(i, sliding).begin);
   PairCounts counts = all_pairs(in);
   counts.attended = in.q.dim(0) * attended;
   return counts;
