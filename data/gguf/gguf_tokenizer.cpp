@@ -163,7 +163,7 @@ SentencePieceModel sentencepiece_model(const GgufMetadata& metadata, GgufVocabul
     if (piece.type == TokenType::user_defined) {
       // They are written as in a text; the library looks for them after spaces have become marks.
       for (std::size_t at = 0; (at = piece.text.find(' ', at)) != std::string::npos;)
-        piece.text.replace(at, 1, "\xE2\x96\x81");
+        piece.text.replace(at, 1, kSpaceMark);
     }
     if (piece.text.empty()) piece = {fmt::format("[EMPTY_{}]", id), piece.score, TokenType::unused};
     if (piece.type == TokenType::unknown) piece.type = TokenType::control;

@@ -39,8 +39,6 @@ struct GgufTokens {
 
 using GgufJson = nlohmann::json;
 
-constexpr const char* kSpaceMark = "\xE2\x96\x81";  // U+2581
-
 [[noreturn]] void refuse_step(const std::string& where, const std::string& what) {
   fail("{}: {} cannot be represented in a GGUF file, so llama.cpp would split texts differently",
        where, what);
@@ -255,12 +253,11 @@ void put_tokens_beside(const TokenizerConfig& config, GgufTokens& t) {
 
 /// User-defined pieces are written as in a text.
 std::string with_spaces(std::string_view text) {
-  constexpr std::string_view kMark = "\xE2\x96\x81";
   std::string spaces;
   for (std::size_t at = 0; at < text.size();) {
-    const bool mark = text.substr(at).starts_with(kMark);
+    const bool mark = text.substr(at).starts_with(kSpaceMark);
     spaces += mark ? ' ' : text[at];
-    at += mark ? kMark.size() : 1;
+    at += mark ? kSpaceMark.size() : 1;
   }
   return spaces;
 }

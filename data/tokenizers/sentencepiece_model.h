@@ -18,10 +18,13 @@ enum class TokenType {
   byte = 6
 };
 
+/// Pieces have U+2581 in place of a space.
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
+
 /// What a tokenizer.model says; its ids are the pieces' places.
 struct SentencePieceModel {
   struct Piece {
-    std::string text;  // with U+2581 for a space
+    std::string text;  // with kSpaceMark for a space
     float score = 0;   // of two merges the one with the better score goes first
     TokenType type = TokenType::normal;
   };

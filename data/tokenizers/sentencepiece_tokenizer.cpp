@@ -11,8 +11,6 @@
 namespace focus {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
-
 /// Where a space is put before a part of a text that lies between added tokens.
 enum class Prefix {
   own,     // as the model file's normalizer does, before every part
