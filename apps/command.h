@@ -96,7 +96,7 @@ std::string counts_text(const std::map<std::string, int>& counts);
 inline constexpr const char* kPrecisionHelp =
     "precision of the weight matrices: float32; bf16: weights and activations rounded to bf16; "
     "q8: weights in GGML blocks, others rounded to Q8_0 (a quarter of the memory), activations "
-    "rounded to int8, integer products";
+    "rounded to int8, integer products; with AMX 32 or more tokens at once in bf16";
 
 /// The model that a command runs.
 struct ModelOptions {

@@ -202,7 +202,7 @@ struct RunConfig {
       "too, rounded to bf16, sums and trained weights in float32 (all float32 where the processor "
       "is not faster with bf16); only for a frozen base (retrofit, lora): q8: weights in GGML "
       "blocks, others rounded to Q8_0 (a quarter of the memory); in the forward pass activations "
-      "rounded to int8 and integer products");
+      "rounded to int8 and integer products, with AMX to bf16");
     f("activation_checkpointing", activation_checkpointing,
       "keep only each layer's input and recompute the layer in the backward pass: less memory, "
       "bit-identical results");
