@@ -16,11 +16,9 @@
 #include "data/files/durable_file.h"
 #include "data/files/mapped_file.h"
 #include "data/settings/config.h"
-#include "focus/evaluation/report/output_file.h"
 #include "focus/models/fingerprint.h"
 
 namespace focus::app {
-
 namespace {
 
 constexpr const char* kOverwrite = "--overwrite";
@@ -100,6 +98,25 @@ void check_files(const CLI::App& app) {
   check_outputs(outputs, inputs, overwrite);
 }
 
+std::atomic<int> asked{0};
+
+/// Safe in a signal handler.
+void say(const char* text) {
+  if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
+}
+
+void on_lost_page(int signal, siginfo_t* info, void*) {
+  const char* path = mapped_file_at(info->si_addr);
+  if (path == nullptr) {  // not a mapped file: the default action
+    std::signal(signal, SIG_DFL);
+    return;
+  }
+  say("focus: ");
+  say(path);
+  say(": the file became shorter, or its disk failed, while it was in use; get it again\n");
+  _exit(1);
+}
+
 }  // namespace
 
 std::string suggestion_for(std::string_view name, const std::vector<std::string>& known,
@@ -125,12 +142,6 @@ void parse_arguments(CLI::App& app, Arguments arguments) {
   if (launched_rank() == 0) check_files(app);
 }
 
-namespace {
-
-std::atomic<int> asked{0};
-
-}  // namespace
-
 void install_stop_signals() {
   const auto note = [](int signal) {
     if (asked.exchange(signal) != 0) std::_Exit(128 + signal);
@@ -140,27 +151,6 @@ void install_stop_signals() {
 }
 
 int stop_signal() { return asked.load(); }
-
-namespace {
-
-/// Safe in a signal handler.
-void say(const char* text) {
-  if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
-}
-
-void on_lost_page(int signal, siginfo_t* info, void*) {
-  const char* path = mapped_file_at(info->si_addr);
-  if (path == nullptr) {  // not a mapped file: the default action
-    std::signal(signal, SIG_DFL);
-    return;
-  }
-  say("focus: ");
-  say(path);
-  say(": the file became shorter, or its disk failed, while it was in use; get it again\n");
-  _exit(1);
-}
-
-}  // namespace
 
 void install_lost_file_signal() {
   struct sigaction action {};

@@ -56,6 +56,20 @@ inline constexpr const char* kFolder = "FOLDER";
 std::string suggestion_for(std::string_view name, const std::vector<std::string>& known,
                            std::string otherwise);
 
+/// A place that a command is going to write.
+struct OutputPlace {
+  std::string option;  // that names it: "--json"
+  std::filesystem::path path;
+  bool is_folder = false;  // whose files are written, and which is made where it is missing
+};
+/// For before the work, so that nothing is lost by a wrong name: throws std::runtime_error, one
+/// line, where one of the outputs cannot be written, two are the same file, one is an input (or a
+/// foreign file in an input that is a folder), or one is a file that the program does not write,
+/// unless `overwrite`. `inputs` are words of the command line, or key=word: those that are no
+/// file are passed over.
+void check_outputs(std::span<const OutputPlace> outputs, std::span<const std::string> inputs,
+                   bool overwrite);
+
 /// Parses, or prints one line on stderr and throws CommandDone. Checks that the outputs (--out,
 /// --json, --html, --gguf, --questions) can be written, are not inputs and, without --overwrite,
 /// not files of other programs. Declares --overwrite if the command does not.

@@ -203,6 +203,16 @@ class CompareRunner {
     return hash_text(text);
   }
 
+  /// What a child process with these words leaves in a file of the current run.
+  template <class T>
+  T figures_of(const Words& words, const path& file) const {
+    const path log = file.parent_path() / "log.txt";
+    run_child(words, log, current_);
+    auto figures = read_figures<T>(file);
+    if (!figures) fail("no figures in {}; the log is {}", file.string(), log.string());
+    return *std::move(figures);
+  }
+
   /// Trains and evaluates the current run.
   void complete(RunOutcome& outcome) {
     outcome.hash = hash_of(outcome.config);
@@ -243,11 +253,8 @@ class CompareRunner {
     write_file_durably(folder / "config.yaml", std::string_view(dump_config(outcome.config)));
     spdlog::info("{}: training{}", current_, time_left());
     const double start = now();
-    run_child({"train", (folder / "config.yaml").string(), "--resume", "--json", done.string()},
-              folder / "log.txt", current_);
-    outcome.train = read_figures<TrainingResult>(done);
-    if (!outcome.train)
-      fail("no figures in {}; the log is {}", done.string(), (folder / "log.txt").string());
+    outcome.train = figures_of<TrainingResult>(
+        {"train", (folder / "config.yaml").string(), "--resume", "--json", done.string()}, done);
     if (!outcome.train->finished) {
       if (stop_signal() == 0)
         fail("was stopped from outside; run the same command again to continue");
@@ -293,12 +300,7 @@ class CompareRunner {
     Words words =
         Words{"eval", whole ? artifact.string() : config.base} + options_of(model) + input + all;
     if (config.threads != 0) words = words + Words{"--threads", fmt::format("{}", config.threads)};
-    words = words + Words{"--json-speed", "--json", file.string()};
-    run_child(words, folder / "log.txt", current_);
-    auto figures = read_figures<EvaluationFile>(file);
-    if (!figures)
-      fail("no figures in {}; the log is {}", file.string(), (folder / "log.txt").string());
-    return figures;
+    return figures_of<EvaluationFile>(words + Words{"--json-speed", "--json", file.string()}, file);
   }
 
   const ComparePlan& plan_;

@@ -10,7 +10,6 @@
 #include "data/files/durable_file.h"
 #include "data/settings/struct_json.h"
 #include "focus/evaluation/report/evaluation_file.h"
-#include "focus/evaluation/report/tables.h"
 
 namespace focus::app {
 namespace {

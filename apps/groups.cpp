@@ -30,8 +30,12 @@ GroupsReport described(const GroupsArguments& o) {
 
 void compare_with_others(const GroupsArguments& o, GroupsReport& report) {
   const auto groupings = [&](const std::string& path) {
-    return other_groupings({o.model.base, o.model.tokenizer, o.model.precision}, path, report,
-                           share_bar("groups of " + path));
+    ModelOptions options = o.model;
+    options.adapter = path;
+    if (is_whole_model(path)) options.base = std::exchange(options.adapter, "");
+    LoadedModel other = options.load();
+    other.where = path;  // for messages
+    return other_groupings(other, report, share_bar("groups of " + path));
   };
   if (!o.against.empty()) {
     report.against = layer_agreement(report.groupings, groupings(o.against));

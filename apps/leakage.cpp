@@ -1,7 +1,6 @@
-#include "focus/evaluation/leakage.h"
-
 #include "apps/command.h"
 #include "autograd/base/check.h"
+#include "focus/evaluation/evaluation.h"
 
 namespace focus::app {
 int run_leak_test(Arguments arguments) {

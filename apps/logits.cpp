@@ -10,23 +10,16 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-struct LogitsArguments {
-  ModelOptions model;
-  std::string text, out, json, attention;
-  Ids ids;
-};
-
-Ids ids_of(const LogitsArguments& o, const LoadedModel& model) {
-  Ids ids = o.ids;
-  if (ids.empty()) ids = model.prompt_ids(o.text);
+Ids checked_ids(Ids ids, const std::string& text, const LoadedModel& model) {
+  if (ids.empty()) ids = model.prompt_ids(text);
   const ModelConfig& config = model.decoder->config();
   if (ids.empty()) fail("the text is empty; give at least one token");
   if (static_cast<Index>(ids.size()) > config.max_position_embeddings)
-    fail("{} tokens, but {} has {} positions", ids.size(), o.model.base,
+    fail("{} tokens, but {} has {} positions", ids.size(), model.where,
          config.max_position_embeddings);
   for (const std::int32_t id : ids)
     if (id < 0 || id >= config.vocab_size)
-      fail("--ids {}: an id of {} is from 0 to {}", id, o.model.base, config.vocab_size - 1);
+      fail("--ids {}: an id of {} is from 0 to {}", id, model.where, config.vocab_size - 1);
   return ids;
 }
 
@@ -42,45 +35,47 @@ void add_groups(const FocusModel& focus, std::vector<std::pair<std::string, Tens
 }  // namespace
 
 int run_logits(Arguments arguments) {
-  LogitsArguments o;
+  ModelOptions options;
+  std::string text, out, json, attention;
+  Ids ids;
   CLI::App app(
       "Writes the logits of one sequence as a safetensors file: logits [tokens, vocab_size]; with "
       "a Focus adapter also layers.{i}.assignments [tokens, num_groups], the groups of each token, "
       "or with groups of keys layers.{i}.classes [tokens, key heads], the group number of each "
       "key.",
       "focus logits");
-  o.model.add_to(app);
+  options.add_to(app);
   CLI::Option_group* input = app.add_option_group("input", "one of");
-  input->add_option("--ids", o.ids, "token ids such as 1,2,3; nothing is added before them")
+  input->add_option("--ids", ids, "token ids such as 1,2,3; nothing is added before them")
       ->delimiter(',');
-  input->add_option("--text", o.text, "a text; special tokens are added by --bos");
+  input->add_option("--text", text, "a text; special tokens are added by --bos");
   input->require_option(1);
-  app.add_option("--out", o.out, "file to write (.safetensors)")->required();
-  add_one_attention(app, o.attention);
-  app.add_option("--json", o.json, "also write the ids and settings to this JSON file");
+  app.add_option("--out", out, "file to write (.safetensors)")->required();
+  add_one_attention(app, attention);
+  app.add_option("--json", json, "also write the ids and settings to this JSON file");
   parse_arguments(app, arguments);
 
-  LoadedModel model = o.model.load();
-  const AttentionSpec spec = one_attention(o.attention, model);
-  const Ids ids = ids_of(o, model);
+  LoadedModel model = options.load();
+  const AttentionSpec spec = one_attention(attention, model);
+  ids = checked_ids(std::move(ids), text, model);
   const ActiveAttention active(model, spec);
   const NoGrad guard;
   const auto tokens = static_cast<Index>(ids.size());
   const Tensor logits = model.decoder->logits(model.decoder->hidden_states(ids, 1)).value();
   if (const Index bad = count_nonfinite(logits); bad > 0)
-    notice("{}: {} of {} logits are NaN or infinite", o.model.base, bad, logits.size());
+    notice("{}: {} of {} logits are NaN or infinite", options.base, bad, logits.size());
   const Index vocab_size = model.decoder->config().vocab_size;
   std::vector<std::pair<std::string, Tensor>> tensors = {
       {"logits", logits.reshape({tokens, vocab_size})}};
   if (const FocusModel* const focus = active.focus()) add_groups(*focus, tensors);
-  write_safetensors(o.out, std::move(tensors));
-  fmt::print("{}: {} tokens, {} logits each, attention {}\n", o.out, tokens, vocab_size,
+  write_safetensors(out, std::move(tensors));
+  fmt::print("{}: {} tokens, {} logits each, attention {}\n", out, tokens, vocab_size,
              active.title());
-  write_json(o.json, {{"model", o.model.base},
-                      {"adapter", o.model.adapter},
-                      {"attention", active.name()},
-                      {"routing", active.label().routing_text()},
-                      {"ids", ids}});
+  write_json(json, {{"model", options.base},
+                    {"adapter", options.adapter},
+                    {"attention", active.name()},
+                    {"routing", active.label().routing_text()},
+                    {"ids", ids}});
   return 0;
 }
 

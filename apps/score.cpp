@@ -6,49 +6,38 @@
 #include "focus/evaluation/scores/requests.h"
 
 namespace focus::app {
-namespace {
-
-struct ScoreArguments {
-  ModelOptions model;
-  std::string requests, out, attention, reference;
-  ScoreOptions scoring;
-  bool overwrite = false;
-};
-
-void add_score_options(CLI::App& app, ScoreArguments& o) {
-  o.model.add_to(app);
-  app.add_option("--requests", o.requests, "requests (.jsonl), one object per line")->required();
-  app.add_option("--out", o.out, "answers to write (.jsonl), in the order of the requests")
-      ->required();
-  add_one_attention(app, o.attention);
-  add_settings(app, config_fields(o.scoring));
-  app.add_option("--reference", o.reference,
-                 "model whose dense attention the scores are compared with, such as the base of a "
-                 "LoRA: adds kl to the answers");
-  app.add_flag("--overwrite", o.overwrite, "replace --out if it exists");
-}
-
-}  // namespace
 
 int run_score(Arguments arguments) {
-  ScoreArguments o;
+  ModelOptions options;
+  std::string file, out, attention, compared;
+  ScoreOptions scoring;
+  bool overwrite = false;
   CLI::App app(
       "Answers requests in the form of the lm-evaluation-harness: loglikelihood {context, "
       "continuation}, loglikelihood_rolling {text}, generate_until {context, until, max_gen_toks}. "
       "Requests with a common prefix share its computation.",
       "focus score");
-  add_score_options(app, o);
+  options.add_to(app);
+  app.add_option("--requests", file, "requests (.jsonl), one object per line")->required();
+  app.add_option("--out", out, "answers to write (.jsonl), in the order of the requests")
+      ->required();
+  add_one_attention(app, attention);
+  add_settings(app, config_fields(scoring));
+  app.add_option("--reference", compared,
+                 "model whose dense attention the scores are compared with, such as the base of a "
+                 "LoRA: adds kl to the answers");
+  app.add_flag("--overwrite", overwrite, "replace --out if it exists");
   parse_arguments(app, arguments);
 
-  refuse_existing(o.out, o.overwrite);
-  const std::vector<ScoreRequest> requests = read_requests(o.requests);
-  LoadedModel model = o.model.load();
-  const AttentionSpec spec = one_attention(o.attention, model);
+  refuse_existing(out, overwrite);
+  const std::vector<ScoreRequest> requests = read_requests(file);
+  LoadedModel model = options.load();
+  const AttentionSpec spec = one_attention(attention, model);
   const std::string title = ActiveAttention(model, spec).title();
-  std::optional<LoadedModel> reference = o.model.load_reference(o.reference);
+  std::optional<LoadedModel> reference = options.load_reference(compared);
   ScoringWork work;
   const std::vector<ScoreAnswer> answers =
-      answer_requests(model, spec, requests, o.scoring, reference ? &*reference : nullptr,
+      answer_requests(model, spec, requests, scoring, reference ? &*reference : nullptr,
                       share_bar("score " + title), &work);
   std::string lines;
   Index tokens = 0, cut = 0;
@@ -57,13 +46,13 @@ int run_score(Arguments arguments) {
     tokens += answers[i].tokens;
     cut += answers[i].cut > 0 ? 1 : 0;
   }
-  write_file_durably(o.out, std::string_view(lines));
+  write_file_durably(out, std::string_view(lines));
   if (cut > 0)
     fmt::print(stderr,
                "{} of {} contexts were too long and were cut on the left (\"cut\" is the number of "
                "tokens)\n",
                cut, answers.size());
-  fmt::print("{}: {} answers, {} tokens, attention {}\n", o.out, answers.size(), tokens, title);
+  fmt::print("{}: {} answers, {} tokens, attention {}\n", out, answers.size(), tokens, title);
   if (work.tokens > 0)
     fmt::print("{} of {} tokens computed; the others are shared\n", work.computed, work.tokens);
   return 0;

@@ -21,14 +21,6 @@ using Ids = std::vector<std::int32_t>;
 
 constexpr Index kTimedTokens = 32;  // timed after each length
 
-struct DecodeSpeedArguments {
-  ModelOptions model;
-  std::string cache = "auto";
-  std::vector<Index> lengths;
-  std::vector<std::string> attentions;
-  std::string json;
-};
-
 /// The ids of the built-in tales, repeated if there are fewer than `count`.
 Ids tale_ids(const LoadedModel& model, Index count) {
   const Ids text =
@@ -39,8 +31,7 @@ Ids tale_ids(const LoadedModel& model, Index count) {
   return ids;
 }
 
-std::vector<AttentionSpec> resolved(const DecodeSpeedArguments& o, const LoadedModel& model) {
-  std::vector<std::string> words = o.attentions;
+std::vector<AttentionSpec> resolved(std::vector<std::string> words, const LoadedModel& model) {
   if (words.empty()) {
     words = {"dense"};
     if (model.focus() != nullptr) words.emplace_back();
@@ -68,7 +59,10 @@ void print_row(const DecodeSpeed& row, double bandwidth) {
 }
 
 int time_decoding(Arguments arguments) {
-  DecodeSpeedArguments o;
+  ModelOptions options;
+  std::string dtype = "auto", json;
+  std::vector<Index> lengths;
+  std::vector<std::string> attentions;
   CLI::App app(
       "Decoding speed: tokens/s of token-by-token generation after a context of each length, and "
       "the share of the memory bandwidth that it uses. Each token reads all weights that multiply "
@@ -76,63 +70,55 @@ int time_decoding(Arguments arguments) {
       "focus speed --decode");
   bool decode = false;
   app.add_flag("--decode", decode, "time a model's decoding");
-  o.model.add_to(app, {"bos"});
-  app.add_option("--lengths", o.lengths,
+  options.add_to(app, {"bos"});
+  app.add_option("--lengths", lengths,
                  "tokens in the cache before the timed ones (default: 5, 1024 and the largest that "
                  "fits the model's positions, at most 8160)")
       ->delimiter(',');
-  add_attention_option(app, o.attentions,
+  add_attention_option(app, attentions,
                        "attentions to time, interleaved: dense, hard:2, summary:8, local (default: "
                        "dense, and the default of a Focus adapter)");
-  add_cache_option(app, o.cache);
-  app.add_option("--json", o.json, "also write the figures to this JSON file");
+  add_cache_option(app, dtype);
+  app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
-  LoadedModel model = o.model.load();
+  LoadedModel model = options.load();
   const Index most = model.decoder->config().max_position_embeddings - kTimedTokens;
-  if (o.lengths.empty())
+  if (lengths.empty())
     for (const Index length : {Index{5}, Index{1024}, std::min<Index>(most, 8160)})
-      if (length <= most && (o.lengths.empty() || length > o.lengths.back()))
-        o.lengths.push_back(length);
-  for (const Index length : o.lengths)
+      if (length <= most && (lengths.empty() || length > lengths.back())) lengths.push_back(length);
+  for (const Index length : lengths)
     if (length < 1 || length > most)
       fail(
           "--lengths {}: a length must be from 1 to {}: {} has {} positions, and {} tokens are "
           "decoded",
-          length, most, o.model.base, most + kTimedTokens, kTimedTokens);
-  const std::vector<AttentionSpec> specs = resolved(o, model);
+          length, most, options.base, most + kTimedTokens, kTimedTokens);
+  const std::vector<AttentionSpec> specs = resolved(attentions, model);
   const double bandwidth = read_bandwidth();
-  const CacheDtype cache = cache_dtype(o.cache, o.model.precision);
+  const CacheDtype cache = cache_dtype(dtype, options.precision);
   fmt::print(
       "{}\n{}, {}, {} cache; memory read at {:.1f} GB/s; {} tokens timed after each context\n\n",
-      this_machine().line(), o.model.base, name_of(o.model.precision), name_of(cache),
+      this_machine().line(), options.base, name_of(options.precision), name_of(cache),
       bandwidth / 1e9, kTimedTokens);
   fmt::print("{:>8}  {:<26} {:>9} {:>11} {:>10} {:>10} {:>8} {:>10}\n", "context", "attention",
              "tokens/s", "keys read", "cache", "per token", "GB/s", "of memory");
   std::vector<DecodeSpeed> rows;
-  for (const Index length : o.lengths) {
+  for (const Index length : lengths) {
     const Ids ids = tale_ids(model, length + kTimedTokens);
     for (const AttentionSpec& spec : specs) {
       rows.push_back(measure_decoding(model, spec, ids, length, cache));
       print_row(rows.back(), bandwidth);
     }
   }
-  write_json(o.json, {{"machine", machine_json()},
-                      {"model", o.model.base},
-                      {"adapter", o.model.adapter},
-                      {"precision", name_of(o.model.precision)},
-                      {"kv_cache_dtype", name_of(cache)},
-                      {"read_bytes_per_second", bandwidth},
-                      {"rows", struct_to_json(rows)}});
+  write_json(json, {{"machine", machine_json()},
+                    {"model", options.base},
+                    {"adapter", options.adapter},
+                    {"precision", name_of(options.precision)},
+                    {"kv_cache_dtype", name_of(cache)},
+                    {"read_bytes_per_second", bandwidth},
+                    {"rows", struct_to_json(rows)}});
   return 0;
 }
-
-struct StepArguments {
-  RunConfig config;
-  std::string json, shape;
-  int repeats = 3;
-  Index vocab_size = 50257;
-};
 
 std::string cell(double seconds) {
   return seconds > 0 ? fmt::format("{:.2f}", 1e3 * seconds) : "-";
@@ -173,8 +159,10 @@ void print_steps(const MeasuredSteps& m) {
 }
 
 int time_training(Arguments arguments) {
-  StepArguments o;
-  std::string config_file;
+  RunConfig config;
+  std::string json, shape, config_file;
+  int repeats = 3;
+  Index vocab_size = 50257;
   CLI::App app(
       "Times training steps on random weights and random token ids: tokens/s, GFLOP/s, memory, and "
       "the time of each phase. Needs no checkpoint and no text, and writes only --json. The config "
@@ -187,23 +175,22 @@ int time_training(Arguments arguments) {
   bool step = false;
   app.add_flag("--step", step, "time training steps");
   add_config_arguments(app, config_file);
-  app.add_option("--shape", o.shape,
+  app.add_option("--shape", shape,
                  "preset for model.*, vocabulary and data.context: gpt2 (124M) or llama-15m");
-  app.add_option("--vocab-size", o.vocab_size, "vocabulary size (default: the preset's, or 50257)");
-  app.add_option("--repeats", o.repeats, "timed steps after one warm-up step (default 3)");
-  app.add_option("--json", o.json, "also write the figures to this JSON file");
+  app.add_option("--vocab-size", vocab_size, "vocabulary size (default: the preset's, or 50257)");
+  app.add_option("--repeats", repeats, "timed steps after one warm-up step (default 3)");
+  app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 
-  RunConfig& config = o.config;
-  if (!o.shape.empty()) {
-    const NamedShape& shape = find_shape(o.shape);
-    read_config_text(shape.config, o.shape, {}, config);
-    if (app.count("--vocab-size") == 0) o.vocab_size = shape.vocab_size;
+  if (!shape.empty()) {
+    const NamedShape& named = find_shape(shape);
+    read_config_text(named.config, shape, {}, config);
+    if (app.count("--vocab-size") == 0) vocab_size = named.vocab_size;
   }
   read_config_arguments(app, config_file, config);
-  check(o.repeats > 0, "--repeats must be positive, not {}", o.repeats);
-  check(o.vocab_size > 0 && o.vocab_size <= 1 << 24, "--vocab-size must be from 1 to {}, not {}",
-        1 << 24, o.vocab_size);
+  check(repeats > 0, "--repeats must be positive, not {}", repeats);
+  check(vocab_size > 0 && vocab_size <= 1 << 24, "--vocab-size must be from 1 to {}, not {}",
+        1 << 24, vocab_size);
   check(config.method != Method::two_phase,
         "method two_phase has two kinds of steps: time method retrofit, then full with attention "
         "focus");
@@ -211,20 +198,20 @@ int time_training(Arguments arguments) {
 
   const double peak = measured_peak_gflops();
   Session session =
-      random_session(config, config.model.to_model_config(o.vocab_size, config.data.context));
+      random_session(config, config.model.to_model_config(vocab_size, config.data.context));
   reset_pool_peak();
   const auto report = [&](int step_number, double seconds) {
     if (step_number == 0)
       spdlog::info("warm-up");
     else
-      spdlog::info("{}/{}  {:.3f} s", step_number, o.repeats, seconds);
+      spdlog::info("{}/{}  {:.3f} s", step_number, repeats, seconds);
   };
-  MeasuredSteps measured{.session = session, .shape = o.shape, .peak_gflops = peak};
-  time_steps(measured, o.repeats, report);
+  MeasuredSteps measured{.session = session, .shape = shape, .peak_gflops = peak};
+  time_steps(measured, repeats, report);
   print_steps(measured);
   auto figures = nlohmann::ordered_json{{"machine", machine_json()}};
   figures.update(to_json(measured));
-  write_json(o.json, figures);
+  write_json(json, figures);
   return 0;
 }
 

@@ -108,10 +108,10 @@ void train(const RunConfig& config, Session& session, const RunFolderOptions& op
   if (!first) return;
   bar->finish();
   if (!result.finished)
-    spdlog::info("stopped at step {}; wrote checkpoint {}, --resume continues", result.steps,
+    spdlog::info("stopped at step {}; wrote checkpoint {}, --resume continues", result.step,
                  result.checkpoint);
   else
-    fmt::print("{}: {} steps{}\n", result.artifact, result.steps,
+    fmt::print("{}: {} steps{}\n", result.artifact, result.step,
                result.valid_loss && result.valid_loss_start
                    ? fmt::format(", validation perplexity {:.4f} -> {:.4f}",
                                  std::exp(*result.valid_loss_start), std::exp(*result.valid_loss))

@@ -157,27 +157,7 @@ AttentionKind kind_named(const std::string& name) {
                               : static_cast<AttentionKind>(found - names.begin());
 }
 
-}  // namespace
-
-AttentionSpec parse_attention(const std::string& word, const std::string& where) {
-  std::vector<std::string> parts = split(word, ':');
-  const std::string here = fmt::format("{} {}", where, shown(word));
-  AttentionSpec spec{.kind = kind_named(parts[0]), .layers = take_numbers(parts, "layers", here)};
-  std::ranges::sort(spec.layers);
-  if (spec.kind == AttentionKind::hard) spec.top_k = 1;
-  if (spec.kind == AttentionKind::summary) {
-    spec.m_by_layer = take_numbers(parts, "m_by_layer", here);
-    spec.w_by_layer = take_numbers(parts, "w_by_layer", here);
-  }
-  if (spec.kind == AttentionKind::baseline) {
-    const AdapterKind& kind = find_attention(parts[0], where);
-    spec.mechanism = kind.name;
-    spec.settings = kind.defaults;
-  }
-  read_settings(parts, spec, here);
-  return spec;
-}
-
+/// Each as resolve_words() does it.
 std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& specs,
                                               const LoadedModel& model, DefaultBalance balance,
                                               const std::string& where) {
@@ -198,6 +178,27 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
     }
   }
   return list;
+}
+
+}  // namespace
+
+AttentionSpec parse_attention(const std::string& word, const std::string& where) {
+  std::vector<std::string> parts = split(word, ':');
+  const std::string here = fmt::format("{} {}", where, shown(word));
+  AttentionSpec spec{.kind = kind_named(parts[0]), .layers = take_numbers(parts, "layers", here)};
+  std::ranges::sort(spec.layers);
+  if (spec.kind == AttentionKind::hard) spec.top_k = 1;
+  if (spec.kind == AttentionKind::summary) {
+    spec.m_by_layer = take_numbers(parts, "m_by_layer", here);
+    spec.w_by_layer = take_numbers(parts, "w_by_layer", here);
+  }
+  if (spec.kind == AttentionKind::baseline) {
+    const AdapterKind& kind = find_attention(parts[0], where);
+    spec.mechanism = kind.name;
+    spec.settings = kind.defaults;
+  }
+  read_settings(parts, spec, here);
+  return spec;
 }
 
 std::vector<AttentionSpec> resolve_words(const std::vector<std::string>& words,

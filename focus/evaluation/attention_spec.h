@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "data/settings/members.h"
 #include "focus/adapters/mechanism.h"
 #include "focus/method/focus_model.h"
 #include "focus/models/model_files.h"
@@ -39,12 +40,9 @@ enum class DefaultBalance {
 };
 
 /// The words one by one for this model: soft and hard with everything said, each once, `focus` as
-/// what it lists. Throws std::runtime_error, one line that starts with `where`, where the model has
-/// no Focus or mechanism that a word needs, or fewer groups.
-std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& specs,
-                                              const LoadedModel& model, DefaultBalance balance,
-                                              const std::string& where);
-/// The same of words; without any: dense, `focus` where there is one, and `trained` likewise.
+/// what it lists; without any: dense, `focus` where there is one, and `trained` likewise. Throws
+/// std::runtime_error, one line that starts with `where`, where the model has no Focus or mechanism
+/// that a word needs, or fewer groups.
 std::vector<AttentionSpec> resolve_words(const std::vector<std::string>& words,
                                          const LoadedModel& model, DefaultBalance balance,
                                          const std::string& where);
@@ -79,11 +77,7 @@ struct AttentionLabel {
 
   void visit(auto&& f) {
     f("attention", name);
-    f("kind", kind);
-    f("top_k", top_k);
-    f("gate", gate);
-    f("routing", routing);
-    f("causal", causal);
+    FOCUS_MEMBERS(f, kind, top_k, gate, routing, causal);
   }
 };
 

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <numbers>
+#include <vector>
 
 #include "autograd/base/check.h"
 #include "autograd/base/clock.h"
+#include "autograd/base/random.h"
 #include "data/settings/config.h"
+#include "data/tensors/tensor_source.h"
 
 namespace focus {
 namespace {
@@ -84,6 +88,42 @@ DenseReference::Batch dense_batch(Decoder& decoder, const WindowBatch& batch) {
   result.nats = decoder.cross_entropy_rows(result.hidden, batch.targets);
   return result;
 }
+
+/// Sums over scored tokens.
+struct Score {
+  double nats = 0;  // -log p
+  std::int64_t tokens = 0, bytes = 0, words = 0;
+  // Against dense attention: KL(dense || this), the difference of -log p, and its square.
+  double kl = 0, difference = 0, difference_squares = 0;
+
+  Score& operator+=(const Score& other) {
+    nats += other.nats;
+    tokens += other.tokens;
+    bytes += other.bytes;
+    words += other.words;
+    kl += other.kl;
+    difference += other.difference;
+    difference_squares += other.difference_squares;
+    return *this;
+  }
+  void set_means(Row& row, bool against_dense) const {
+    const auto n = static_cast<double>(tokens);
+    const auto perplexity_by = [&](std::int64_t count) {
+      return count == 0 ? NAN : std::exp(nats / static_cast<double>(count));
+    };
+    row.nats_per_token = nats / n;
+    row.tokens_scored = tokens;
+    row.perplexity = std::exp(row.nats_per_token);
+    row.bits_per_byte = nats / std::numbers::ln2 / static_cast<double>(bytes);
+    row.word_perplexity = perplexity_by(words);
+    row.byte_perplexity = perplexity_by(bytes);
+    if (!against_dense) return;
+    const double mean = difference / n, deviations = difference_squares - n * mean * mean;
+    row.kl = kl / n;
+    row.nats_against_dense = mean;
+    row.nats_against_dense_error = n < 2 ? 0 : std::sqrt(std::max(0.0, deviations) / (n - 1) / n);
+  }
+};
 
 /// What some windows of equal length came to; as numbers it goes from process to process.
 struct WindowScores {
@@ -219,83 +259,6 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
   return all;
 }
 
-}  // namespace
-
-const DenseReference::Batch& DenseReference::next(const std::function<Batch()>& make) {
-  constexpr Index kMostNumbers = (Index{1} << 29) / static_cast<Index>(sizeof(Real));
-  if (const std::size_t index = at_++; index < kept_.size()) return kept_[index];
-  last_ = make();
-  if (at_ - 1 != kept_.size() || numbers_ + last_.hidden.size() > kMostNumbers) return last_;
-  numbers_ += last_.hidden.size();
-  return kept_.emplace_back(std::move(last_));
-}
-
-double Score::nats_per_token() const { return nats / static_cast<double>(tokens); }
-double Score::perplexity() const { return std::exp(nats_per_token()); }
-
-double Score::bits_per_byte() const {
-  return nats / std::numbers::ln2 / static_cast<double>(bytes);
-}
-
-double Score::word_perplexity() const {
-  return words == 0 ? NAN : std::exp(nats / static_cast<double>(words));
-}
-
-double Score::byte_perplexity() const {
-  return bytes == 0 ? NAN : std::exp(nats / static_cast<double>(bytes));
-}
-
-double Score::difference_error() const {
-  const auto n = static_cast<double>(tokens);
-  const double deviations = difference_squares - n * mean_difference() * mean_difference();
-  return n < 2 ? 0 : std::sqrt(std::max(0.0, deviations) / (n - 1) / n);
-}
-
-Score& Score::operator+=(const Score& other) {
-  kl += other.kl;
-  difference += other.difference;
-  difference_squares += other.difference_squares;
-  nats += other.nats;
-  tokens += other.tokens;
-  bytes += other.bytes;
-  words += other.words;
-  return *this;
-}
-
-EvalSettings EvalSettings::for_model(const LoadedModel& model) const {
-  const Index positions = model.decoder->config().max_position_embeddings;
-  EvalSettings filled = *this;
-  if (context == 0) filled.context = std::min<Index>(512, positions);
-  if (stride == 0) filled.stride = std::max<Index>(1, filled.context / 2);
-  check(filled.context >= 2, "context {}: expected at least 2", filled.context);
-  require_positions(model, filled.context, beyond_positions, "context");
-  check(filled.stride >= 1 && filled.stride <= filled.context,
-        "stride {}: expected from 1 to the context of {}", filled.stride, filled.context);
-  check(detokenize == Detokenize::none || max_tokens == 0,
-        "detokenize: words and bytes are counted on whole texts; leave out max_tokens");
-  return filled;
-}
-
-Score evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettings& options,
-               const EvalPass& pass) {
-  return evaluate_pieces(decoder, texts, options, pass, nullptr).score;
-}
-
-namespace {
-
-void set_score(Row& row, const Score& score, bool against_dense) {
-  row.perplexity = score.perplexity();
-  row.bits_per_byte = score.bits_per_byte();
-  row.word_perplexity = score.word_perplexity();
-  row.byte_perplexity = score.byte_perplexity();
-  row.nats_per_token = score.nats_per_token();
-  row.tokens_scored = score.tokens;
-  if (!against_dense) return;
-  row.kl = score.mean_kl();
-  row.nats_against_dense = score.mean_difference();
-  row.nats_against_dense_error = score.difference_error();
-}
-
 void set_counts(Row& row, const AttentionCounts& counts, const FocusModel* focus) {
   const PairCounts& pairs = counts.pairs;
   const auto share = [&](std::int64_t n) {
@@ -327,6 +290,37 @@ void set_counts(Row& row, const AttentionCounts& counts, const FocusModel* focus
 
 }  // namespace
 
+const DenseReference::Batch& DenseReference::next(const std::function<Batch()>& make) {
+  constexpr Index kMostNumbers = (Index{1} << 29) / static_cast<Index>(sizeof(Real));
+  if (const std::size_t index = at_++; index < kept_.size()) return kept_[index];
+  last_ = make();
+  if (at_ - 1 != kept_.size() || numbers_ + last_.hidden.size() > kMostNumbers) return last_;
+  numbers_ += last_.hidden.size();
+  return kept_.emplace_back(std::move(last_));
+}
+
+EvalSettings EvalSettings::for_model(const LoadedModel& model) const {
+  const Index positions = model.decoder->config().max_position_embeddings;
+  EvalSettings filled = *this;
+  if (context == 0) filled.context = std::min<Index>(512, positions);
+  if (stride == 0) filled.stride = std::max<Index>(1, filled.context / 2);
+  check(filled.context >= 2, "context {}: expected at least 2", filled.context);
+  require_positions(model, filled.context, beyond_positions, "context");
+  check(filled.stride >= 1 && filled.stride <= filled.context,
+        "stride {}: expected from 1 to the context of {}", filled.stride, filled.context);
+  check(detokenize == Detokenize::none || max_tokens == 0,
+        "detokenize: words and bytes are counted on whole texts; leave out max_tokens");
+  return filled;
+}
+
+Row evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettings& options,
+             const EvalPass& pass) {
+  Row row;
+  evaluate_pieces(decoder, texts, options, pass, nullptr)
+      .score.set_means(row, options.against_dense);
+  return row;
+}
+
 Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const EvalText> texts,
              const EvalSettings& settings, const EvalPass& pass) {
   constexpr std::size_t kMostDocuments = 1000;  // whose own figures are kept
@@ -343,13 +337,13 @@ Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const
   const double start = now();
   if (pass.dense != nullptr) pass.dense->rewind();
   const WindowScores scores = evaluate_pieces(decoder, texts, settings, pass, &active);
-  set_score(row, scores.score, settings.against_dense);
+  scores.score.set_means(row, settings.against_dense);
   const double seconds = now() - start - scores.comparing;
   row.tokens_per_second = seconds > 0 ? static_cast<double>(scores.score.tokens) / seconds : 0;
   if (scores.documents.size() > 1 && scores.documents.size() <= kMostDocuments)
     for (std::vector<double>& nats = row.nats_of_documents.emplace();
          const Score& of_text : scores.documents)
-      nats.push_back(of_text.nats_per_token());
+      nats.push_back(of_text.nats / static_cast<double>(of_text.tokens));
   set_counts(row, scores.counts, active.focus());
   return row;
 }
@@ -364,14 +358,46 @@ std::vector<PositionLoss> losses_by_position(const TokenLosses& losses) {
     bucket.from = from;
     bucket.to = from + static_cast<Index>(width) - 1;
     ++bucket.tokens;
-    bucket.nats += losses.nats[i];
+    bucket.nats_per_token += losses.nats[i];
   }
   std::vector<PositionLoss> list;
   for (auto& [from, bucket] : buckets) {
-    bucket.nats /= static_cast<double>(bucket.tokens);
+    bucket.nats_per_token /= static_cast<double>(bucket.tokens);
     list.push_back(bucket);
   }
   return list;
+}
+
+std::optional<Leak> find_leak(const Decoder& decoder, Index context, std::int64_t cuts,
+                              std::uint64_t seed) {
+  check(context >= 2, "leak test: {} tokens are too few: no token precedes a later one", context);
+  const NoGrad guard;
+  Rng rng(seed);
+  const auto vocab_size = static_cast<std::int32_t>(decoder.config().vocab_size);
+  const auto random_id = [&] {
+    return static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocab_size)));
+  };
+  const auto logits = [&](const std::vector<std::int32_t>& tokens) {
+    Tensor result = decoder.logits(decoder.hidden_states(tokens, 1)).value();
+    require_finite(result.span(), "leak test", "logits");  // NaN has the bits of NaN
+    return result;
+  };
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(context));
+  for (auto& id : ids) id = random_id();
+  const Tensor before = logits(ids);
+  const Index width = before.cols();
+  for (std::int64_t c = 1; c <= cuts; ++c) {
+    const Index cut = std::clamp<Index>(context * c / (cuts + 1), 1, context - 1);
+    std::vector<std::int32_t> changed = ids;
+    for (auto id = changed.begin() + cut; id != changed.end(); ++id)
+      *id = (*id + 1 + random_id() % std::max<std::int32_t>(1, vocab_size - 1)) % vocab_size;
+    const Tensor after = logits(changed);
+    for (Index t = 0; t < cut; ++t)
+      if (std::memcmp(before.data() + t * width, after.data() + t * width,
+                      static_cast<std::size_t>(width) * sizeof(Real)) != 0)
+        return Leak{cut, t};
+  }
+  return std::nullopt;
 }
 
 }  // namespace focus

@@ -111,28 +111,6 @@ struct EvalText {
 std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
                                  const EvalSettings& settings = {});
 
-struct Score {
-  double nats = 0;  // sum of -log p over the scored tokens
-  std::int64_t tokens = 0;
-  std::int64_t bytes = 0, words = 0;
-  // Against dense attention on the same tokens, where asked for: sums over the scored tokens of
-  // KL(dense || this), of the difference of -log p and of its square.
-  double kl = 0, difference = 0, difference_squares = 0;
-
-  /// Means, and the standard error of the mean difference, in nats per token.
-  double mean_kl() const { return kl / static_cast<double>(tokens); }
-  double mean_difference() const { return difference / static_cast<double>(tokens); }
-  double difference_error() const;
-  double nats_per_token() const;
-  double perplexity() const;
-  double bits_per_byte() const;
-  /// By word and by byte, whatever the tokens are: comparable between tokenizers. NaN where nothing
-  /// was counted.
-  double word_perplexity() const;
-  double byte_perplexity() const;
-  Score& operator+=(const Score& other);
-};
-
 /// What a decoder's own dense attention made of the scored tokens, kept from one row to the next:
 /// rows of the same windows in the same order compare with it. Kept while it fits in half a GiB;
 /// what lies beyond is worked out for each row.
@@ -169,14 +147,9 @@ struct TokenLosses {
 struct PositionLoss {
   Index from = 1, to = 1;
   std::int64_t tokens = 0;
-  double nats = 0;  // per token
+  double nats_per_token = 0;
 
-  void visit(auto&& f) {
-    f("from", from);
-    f("to", to);
-    f("tokens", tokens);
-    f("nats_per_token", nats);
-  }
+  void visit(auto&& f) { FOCUS_MEMBERS(f, from, to, tokens, nats_per_token); }
 };
 
 /// By the number of tokens before: 1, 2 to 3, 4 to 7 and so on, four buckets to each doubling from
@@ -200,6 +173,8 @@ struct EvalPass {
 struct Row {
   AttentionLabel attention = {};
   Precision precision = Precision::float32;
+  // By word and by byte, whatever the tokens are: comparable between tokenizers. NaN where nothing
+  // was counted.
   double perplexity = 0, bits_per_byte = 0, word_perplexity = 0, byte_perplexity = 0;
   double nats_per_token = 0;
   std::int64_t tokens_scored = 0;
@@ -219,27 +194,11 @@ struct Row {
 
   void visit(auto&& f) {
     attention.visit(f);
-    f("precision", precision);
-    f("perplexity", perplexity);
-    f("bits_per_byte", bits_per_byte);
-    f("word_perplexity", word_perplexity);
-    f("byte_perplexity", byte_perplexity);
-    f("nats_per_token", nats_per_token);
-    f("tokens_scored", tokens_scored);
-    f("pairs_attended", pairs_attended);
-    f("pairs_choosing", pairs_choosing);
-    f("kl", kl);
-    f("nats_against_dense", nats_against_dense);
-    f("nats_against_dense_error", nats_against_dense_error);
-    f("pairs_distant", pairs_distant);
-    f("largest_group", largest_group);
-    f("largest_group_worst_layer", largest_group_worst_layer);
-    f("entropy", entropy);
-    f("group_sizes", group_sizes);
-    f("nats_of_documents", nats_of_documents);
-    f("tokens_per_second", tokens_per_second);
-    f("settings", settings);
-    f("by_position", by_position);
+    FOCUS_MEMBERS(f, precision, perplexity, bits_per_byte, word_perplexity, byte_perplexity,
+                  nats_per_token, tokens_scored, pairs_attended, pairs_choosing, kl,
+                  nats_against_dense, nats_against_dense_error, pairs_distant, largest_group,
+                  largest_group_worst_layer, entropy, group_sizes, nats_of_documents,
+                  tokens_per_second, settings, by_position);
   }
 };
 
@@ -247,16 +206,27 @@ struct Row {
 /// every `stride`; each scores what none before has, but for the first token of all. Where a text
 /// has a window_start, a window is that and up to `context` - 1 tokens. With the attention that the
 /// decoder has; against_dense runs it with its own, too, or takes what `pass.dense` has kept of
-/// that.
-Score evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettings& settings,
-               const EvalPass& pass = {});
-inline Score evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& settings,
-                      const EvalPass& pass = {}) {
+/// that. Without a label, counts and speed.
+Row evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettings& settings,
+             const EvalPass& pass = {});
+inline Row evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& settings,
+                    const EvalPass& pass = {}) {
   return evaluate(decoder, std::span(&text, 1), settings, pass);
 }
 
 /// One attention over all texts. `settings` say context and stride.
 Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const EvalText> texts,
              const EvalSettings& settings, const EvalPass& pass = {});
+
+struct Leak {
+  Index cut = 0;       // tokens from here on were changed
+  Index position = 0;  // the first whose logits differ
+};
+/// Does a token's prediction depend on later tokens? Changes those of a random sequence of
+/// `context` tokens, at least 2, from some `cuts` on, one after the other, and demands
+/// bit-identical logits before them, with the decoder's current attention; empty if it does not
+/// leak. The same seed, the same tokens.
+std::optional<Leak> find_leak(const Decoder& decoder, Index context, std::int64_t cuts,
+                              std::uint64_t seed);
 
 }  // namespace focus

@@ -34,9 +34,9 @@ RoutedCache::RoutedCache(Decoder& decoder, FocusModel* focus, const AttentionSpe
   attached_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
 }
 
-Index RoutedCache::size() const {
-  if (summary_layers_[0]) return summary_layers_[0]->size();
-  return layers_[0] ? layers_[0]->size() : 0;
+Index RoutedCache::held(std::size_t layer) const {
+  if (summary_layers_[layer]) return summary_layers_[layer]->size();
+  return layers_[layer] ? layers_[layer]->size() : 0;
 }
 
 std::size_t RoutedCache::bytes() const {
@@ -68,12 +68,10 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
   check(in.h.dim(0) == 1, "cache: {} sequences, but only one is supported", in.h.dim(0));
   check(!grad_enabled(), "cache: it does not support gradients; use NoGrad around the pass");
   const auto layer = static_cast<std::size_t>(in.layer);
-  const bool summary = mode_.kind == AttentionKind::summary;
-  const Index held = summary ? (summary_layers_[layer] ? summary_layers_[layer]->size() : 0)
-                             : (layers_[layer] ? layers_[layer]->size() : 0);
-  check(in.first_position == 0 || held == in.first_position,
-        "cache: a token at position {}, but the cache holds {} tokens", in.first_position, held);
-  if (summary) return attend_summary(in);
+  check(in.first_position == 0 || held(layer) == in.first_position,
+        "cache: a token at position {}, but the cache holds {} tokens", in.first_position,
+        held(layer));
+  if (mode_.kind == AttentionKind::summary) return attend_summary(in);
   std::optional<LayerCache>& cache = layers_[layer];
   const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);
   // Dense: all tokens are in one bucket.

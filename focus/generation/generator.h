@@ -24,13 +24,14 @@ class RoutedCache {
   RoutedCache& operator=(const RoutedCache&) = delete;
 
   /// Tokens held.
-  Index size() const;
+  Index size() const { return held(0); }
   std::size_t bytes() const;
   /// The share of the keys before the tokens decoded one at a time that was read (mean
   /// over layers); 1 where there was none.
   double share_read() const;
 
  private:
+  Index held(std::size_t layer) const;
   Variable attend(const MechanismInputs& in);
   Variable attend_summary(const MechanismInputs& in);
   /// What each token of a pass attends to that continues what a layer's cache holds:

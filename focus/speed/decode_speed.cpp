@@ -38,7 +38,7 @@ DecodeSpeed measure_decoding(LoadedModel& model, const AttentionSpec& spec,
     seconds.push_back(now() - start);
   }
   return {.context = context,
-          .steps = static_cast<Index>(seconds.size()),
+          .decoded_tokens = static_cast<Index>(seconds.size()),
           .attention = active.title(),
           .tokens_per_second = 1 / median(seconds),
           .keys_read = generator.cache()->share_read(),

@@ -10,9 +10,9 @@
 // How fast a model generates: one token after another on a cache.
 namespace focus {
 
-/// Decoding of `steps` tokens behind `context` others.
+/// Decoding of `decoded_tokens` tokens behind `context` others.
 struct DecodeSpeed {
-  Index context = 0, steps = 0;
+  Index context = 0, decoded_tokens = 0;
   std::string attention;
   double tokens_per_second = 0;  // of the median step
   double keys_read = 1;          // share of the cached keys
@@ -26,13 +26,8 @@ struct DecodeSpeed {
   double bytes_per_second() const { return tokens_per_second * bytes_per_token(); }
 
   void visit(auto&& f) {
-    f("context", context);
-    f("decoded_tokens", steps);
-    f("attention", attention);
-    f("tokens_per_second", tokens_per_second);
-    f("keys_read", keys_read);
-    f("weight_bytes", weight_bytes);
-    f("cache_bytes", cache_bytes);
+    FOCUS_MEMBERS(f, context, decoded_tokens, attention, tokens_per_second, keys_read, weight_bytes,
+                  cache_bytes);
   }
 };
 

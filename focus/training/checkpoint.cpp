@@ -1,8 +1,7 @@
-#include "focus/training/checkpoint.h"
-
 #include "autograd/base/check.h"
 #include "data/settings/config.h"
 #include "focus/adapter.h"
+#include "focus/training/training.h"
 #include "layers/weights.h"
 
 namespace focus {

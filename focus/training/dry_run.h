@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/settings/members.h"
 #include "focus/training/session.h"
 
 namespace focus {
@@ -24,17 +25,9 @@ struct DryRun {
 
     void visit(auto&& f) {
       f.maybe("steps", steps);
-      f("trainable", trainable);
-      f("frozen", frozen);
-      f("weight_bytes", weight_bytes);
-      f("gradient_bytes", gradient_bytes);
-      f("optimiser_bytes", optimiser_bytes);
-      f("activation_bytes", activation_bytes);
-      f("program_bytes", program_bytes);
-      f("memory_bytes", memory_bytes);
-      f("mapped_bytes", mapped_bytes);
-      f("seconds_per_step", seconds_per_step);
-      f("tokens_per_second", tokens_per_second);
+      FOCUS_MEMBERS(f, trainable, frozen, weight_bytes, gradient_bytes, optimiser_bytes,
+                    activation_bytes, program_bytes, memory_bytes, mapped_bytes, seconds_per_step,
+                    tokens_per_second);
     }
   };
   std::vector<Phase> phases = {};             // in their order
@@ -45,9 +38,7 @@ struct DryRun {
     Phase last = phases.back();
     last.steps.reset();
     last.visit(f);
-    f("tokens", tokens);
-    f("train_tokens", train_tokens);
-    f("seconds", seconds);
+    FOCUS_MEMBERS(f, tokens, train_tokens, seconds);
     if (phases.size() > 1) f("phases", phases);
   }
 };

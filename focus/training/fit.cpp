@@ -10,7 +10,6 @@
 #include "data/tensors/tensor_source.h"
 #include "data/tokens/tokenize.h"
 #include "focus/models/example_format.h"
-#include "focus/training/batch_pass.h"
 
 namespace focus {
 namespace {
@@ -33,6 +32,45 @@ void add_squares(const Tensor& a, const Tensor& b, std::span<double> errors,
     errors[static_cast<std::size_t>(head)] += error;
     squares[static_cast<std::size_t>(head)] += square;
   });
+}
+
+/// Measures the need of each query head (Grouping::head_needs()): the squared error of its output
+/// where all heads select alike, relative to that of dense attention, on dense inputs and some
+/// windows of `batches` that fit_focus() has left out, where there are such: it took `fitted`.
+void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, Index fitted,
+                   const FitProgress& progress) {
+  const NoGrad guard;
+  const AttentionSpec before = std::exchange(
+      focus.mode,
+      {.kind = AttentionKind::summary, .summary = {.head_budgets = HeadBudgets::equal}});
+  const auto heads = static_cast<std::size_t>(focus.shape().heads);
+  const auto layers = static_cast<std::size_t>(focus.shape().num_layers);
+  std::vector<double> errors(layers * heads, 0.0), squares = errors;
+  const AttachedMechanism measuring(decoder, [&](const MechanismInputs& in) {
+    Variable dense = attention(in.q, in.k, in.v, in.options);
+    const Variable sparse = focus.attend(in);
+    const auto of_layer = static_cast<std::size_t>(in.layer) * heads;
+    add_squares(sparse.value(), dense.value(), std::span(errors).subspan(of_layer, heads),
+                std::span(squares).subspan(of_layer, heads));
+    return dense;
+  });
+  const Index all = batches.num_windows();
+  const Index windows = windows_for(kNeedTokens, batches);
+  for (Index i = 0; i < windows; ++i) {
+    // Between those that were fitted on.
+    const Index fit = (2 * i + 1) * fitted / (2 * windows);
+    const Index next = fit * all / std::max<Index>(1, fitted) + 1;
+    run_window(decoder, batches, std::min(next, all - 1));
+    if (progress) progress(i + 1, windows);
+  }
+  focus.mode = before;
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    Tensor& needs = *focus.grouping().head_needs(static_cast<Index>(layer));
+    for (std::size_t head = 0; head < heads; ++head) {
+      const std::size_t at = layer * heads + head;
+      needs.data()[head] = squares[at] > 0 ? static_cast<Real>(errors[at] / squares[at]) : Real(0);
+    }
+  }
 }
 
 }  // namespace
@@ -113,42 +151,6 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     measure_needs(decoder, focus, batches, windows, [&](Index done, Index) {
       if (progress) progress(windows + done, to_come);
     });
-}
-
-void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, Index fitted,
-                   const FitProgress& progress) {
-  const NoGrad guard;
-  const AttentionSpec before = std::exchange(
-      focus.mode,
-      {.kind = AttentionKind::summary, .summary = {.head_budgets = HeadBudgets::equal}});
-  const auto heads = static_cast<std::size_t>(focus.shape().heads);
-  const auto layers = static_cast<std::size_t>(focus.shape().num_layers);
-  std::vector<double> errors(layers * heads, 0.0), squares = errors;
-  const AttachedMechanism measuring(decoder, [&](const MechanismInputs& in) {
-    Variable dense = attention(in.q, in.k, in.v, in.options);
-    const Variable sparse = focus.attend(in);
-    const auto of_layer = static_cast<std::size_t>(in.layer) * heads;
-    add_squares(sparse.value(), dense.value(), std::span(errors).subspan(of_layer, heads),
-                std::span(squares).subspan(of_layer, heads));
-    return dense;
-  });
-  const Index all = batches.num_windows();
-  const Index windows = windows_for(kNeedTokens, batches);
-  for (Index i = 0; i < windows; ++i) {
-    // Between those that were fitted on.
-    const Index fit = (2 * i + 1) * fitted / (2 * windows);
-    const Index next = fit * all / std::max<Index>(1, fitted) + 1;
-    run_window(decoder, batches, std::min(next, all - 1));
-    if (progress) progress(i + 1, windows);
-  }
-  focus.mode = before;
-  for (std::size_t layer = 0; layer < layers; ++layer) {
-    Tensor& needs = *focus.grouping().head_needs(static_cast<Index>(layer));
-    for (std::size_t head = 0; head < heads; ++head) {
-      const std::size_t at = layer * heads + head;
-      needs.data()[head] = squares[at] > 0 ? static_cast<Real>(errors[at] / squares[at]) : Real(0);
-    }
-  }
 }
 
 }  // namespace focus

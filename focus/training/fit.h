@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,26 @@
 #include "focus/models/model_files.h"
 
 namespace focus {
+
+/// `context` with the batch's documents, if its windows consist of documents.
+inline ForwardContext pass_over(const Batch& batch, ForwardContext context = {}) {
+  if (!batch.documents.empty())
+    context.documents = std::make_shared<const std::vector<Index>>(batch.documents);
+  return context;
+}
+
+/// The number of target tokens.
+inline Index count_targets(const Batch& batch) {
+  return std::ranges::count_if(batch.targets(), [](std::int32_t target) { return target >= 0; });
+}
+
+/// Mean cross-entropy of the target tokens, in nats: [1]. As in transformers with labels of -100
+/// for other tokens, position_ids from 0 in each document and separately masked documents.
+inline Variable batch_loss(const Decoder& decoder, const Batch& batch,
+                           const ForwardContext& context = {}) {
+  return decoder.cross_entropy(
+      decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch, context)), batch.targets());
+}
 
 /// Default tokens per window.
 inline constexpr Index kFitContext = 2048;
@@ -33,14 +55,8 @@ using FitProgress = std::function<void(Index done, Index all)>;
 /// windows: fit with the context that will be used. The keys of all layers are held at once,
 /// tokens * layers * kv_heads * head_dim numbers. Deterministic for any number of threads. `focus`
 /// must be attached to the decoder; its mode is as before afterwards. Where heads have needs they
-/// are measured then, see measure_needs().
+/// are measured then.
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,
                std::uint64_t seed, const FitProgress& progress = {});
-
-/// Measures the need of each query head (Grouping::head_needs()): the squared error of its output
-/// where all heads select alike, relative to that of dense attention, on dense inputs and some
-/// windows of `batches` that fit_focus() has left out, where there are such: it took `fitted`.
-void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, Index fitted,
-                   const FitProgress& progress = {});
 
 }  // namespace focus

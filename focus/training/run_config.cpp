@@ -10,6 +10,36 @@
 #include "layers/family.h"
 
 namespace focus {
+namespace {
+
+/// dense, focus, and the mechanisms that a model can be trained with.
+std::vector<std::string_view> trainable_attentions() {
+  std::vector<std::string_view> names = {"dense"};
+  for (const AdapterKind& kind : adapter_kinds())
+    if (kind.role == AdapterRole::focus || kind.is_trainable_mechanism())
+      names.push_back(kind.name);
+  return names;
+}
+
+bool needs_no_step(const FocusConfig& focus) {
+  const GroupingKind& kind = grouping_kind(focus);
+  return kind.needs_no_step == nullptr || kind.needs_no_step(focus);
+}
+/// What a run does not have: whatever its defaults were when it began.
+RunConfig without_what_is_idle(RunConfig config) {
+  const FocusConfig defaults;
+  if (!config.has_focus()) {
+    config.focus = defaults;
+    return config;
+  }
+  for (std::size_t i = 0; i < config.focus.groupings.size(); ++i)
+    if (config.focus.groupings[i].name != config.focus.grouping.name)
+      config.focus.groupings[i].settings = defaults.groupings[i].settings;
+  if (config.focus.training != Training::summary) config.focus.summary = defaults.summary;
+  return config;
+}
+
+}  // namespace
 
 ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
   const Family& family = find_family(model_type, "model");
@@ -53,19 +83,6 @@ ModelConfig ModelShape::to_model_config(Index vocab_size, Index context) const {
         model_type);
   return c;
 }
-
-namespace {
-
-/// dense, focus, and the mechanisms that a model can be trained with.
-std::vector<std::string_view> trainable_attentions() {
-  std::vector<std::string_view> names = {"dense"};
-  for (const AdapterKind& kind : adapter_kinds())
-    if (kind.role == AdapterRole::focus || kind.is_trainable_mechanism())
-      names.push_back(kind.name);
-  return names;
-}
-
-}  // namespace
 
 void read_value(const ConfigNode& node, const Range&, TrainedAttention& value) {
   const std::vector<std::string_view> names = trainable_attentions();
@@ -136,13 +153,6 @@ void RunConfig::validate() const {
   check(!out.empty(), "out is empty: name a folder for this run");
   validate_step();
 }
-
-namespace {
-bool needs_no_step(const FocusConfig& focus) {
-  const GroupingKind& kind = grouping_kind(focus);
-  return kind.needs_no_step == nullptr || kind.needs_no_step(focus);
-}
-}  // namespace
 
 void RunConfig::validate_step() const {
   check(steps > 0 ||
@@ -228,24 +238,6 @@ RunConfig read_stored_run(const std::string& text, const std::string& source) {
   read_config_text(text, source, {}, stored);
   return stored;
 }
-
-namespace {
-
-/// What a run does not have: whatever its defaults were when it began.
-RunConfig without_what_is_idle(RunConfig config) {
-  const FocusConfig defaults;
-  if (!config.has_focus()) {
-    config.focus = defaults;
-    return config;
-  }
-  for (std::size_t i = 0; i < config.focus.groupings.size(); ++i)
-    if (config.focus.groupings[i].name != config.focus.grouping.name)
-      config.focus.groupings[i].settings = defaults.groupings[i].settings;
-  if (config.focus.training != Training::summary) config.focus.summary = defaults.summary;
-  return config;
-}
-
-}  // namespace
 
 std::string first_changed_setting(const RunConfig& then, const RunConfig& today) {
   RunConfig a = without_what_is_idle(only_what_counts(then));

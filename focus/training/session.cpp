@@ -4,7 +4,6 @@
 
 #include "autograd/base/check.h"
 #include "focus/models/fingerprint.h"
-#include "focus/training/batch_pass.h"
 #include "focus/training/fit.h"
 
 namespace focus {
@@ -24,17 +23,6 @@ Tensor dense_hidden_states(Decoder& decoder, const Batch& batch) {
   return decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch)).value();
 }
 
-}  // namespace
-
-void check_positions(const RunConfig& config, const LoadedModel& model) {
-  const Index positions = model.decoder->config().max_position_embeddings;
-  if (config.data.context > positions)
-    fail("data.context {} is longer than the {} positions of {}", config.data.context, positions,
-         model.where);
-}
-
-namespace {
-
 /// The factor of each part's mean loss: the step's loss is the mean over all its target tokens, as
 /// in transformers. 1 if all parts have equally many.
 std::vector<Real> weights_of_parts(const std::vector<Batch>& parts) {
@@ -50,6 +38,13 @@ std::vector<Real> weights_of_parts(const std::vector<Batch>& parts) {
 }
 
 }  // namespace
+
+void check_positions(const RunConfig& config, const LoadedModel& model) {
+  const Index positions = model.decoder->config().max_position_embeddings;
+  if (config.data.context > positions)
+    fail("data.context {} is longer than the {} positions of {}", config.data.context, positions,
+         model.where);
+}
 
 Session::Session(RunConfig config, LoadedModel model, TrainingData data)
     : config_(std::move(config)), model_(std::move(model)), data_(std::move(data)) {

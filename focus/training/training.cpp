@@ -11,7 +11,6 @@
 #include "data/files/folder_lock.h"
 #include "data/settings/config.h"
 #include "data/tensors/checkpoint_folder.h"
-#include "focus/training/checkpoint.h"
 #include "focus/training/metrics.h"
 
 namespace focus {
@@ -152,7 +151,7 @@ class TrainingLoop {
     since_step_ = session_.steps();
     bool stop = false;
     while (!session_.finished() && !stop) stop = step();
-    result_.steps = session_.steps();
+    result_.step = session_.steps();
     result_.finished = session_.finished();
     result_.trainable = session_.count_trainable();
     result_.tokens = config_.steps * config_.tokens_per_step();

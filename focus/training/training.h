@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "data/settings/members.h"
 #include "focus/training/session.h"
 
 namespace focus {
@@ -38,8 +39,8 @@ struct TrainingCallbacks {
 
 /// What a run came to; its visit is what `focus train --json` writes.
 struct TrainingResult {
-  bool finished = false;   // false: stopped
-  std::int64_t steps = 0;  // done
+  bool finished = false;  // false: stopped
+  std::int64_t step = 0;  // steps done
   std::int64_t trainable = 0;
   std::string artifact = {};    // of a finished run in a folder: focus.h5, lora.h5 or model.h5
   std::string checkpoint = {};  // of a run in a folder: the newest
@@ -49,15 +50,10 @@ struct TrainingResult {
   double tokens_per_second = 0;             // of a run in a folder: the median of its log lines
 
   void visit(auto&& f) {
-    f("finished", finished);
-    f("step", steps);
-    f("trainable", trainable);
-    f("artifact", artifact);
+    FOCUS_MEMBERS(f, finished, step, trainable, artifact);
     f.maybe("valid_loss_start", valid_loss_start);
     f.maybe("valid_loss", valid_loss);
-    f("peak_bytes", peak_bytes);
-    f("tokens_per_second", tokens_per_second);
-    f("tokens", tokens);
+    FOCUS_MEMBERS(f, peak_bytes, tokens_per_second, tokens);
   }
 };
 
@@ -80,5 +76,21 @@ RunConfig divided_config(RunConfig config, int processes, const RunFolderOptions
 /// the end the result. Throws, too, where the run cannot start; the checkpoints before stay.
 TrainingResult run_training_in_folder(Session& session, const RunFolderOptions& options,
                                       const TrainingCallbacks& callbacks = {});
+
+/// Writes everything that the next step depends on except a frozen base: settings, trained
+/// parameters, optimiser, position in the data. `valid_start` is the loss before the first step.
+///
+/// A checkpoint belongs to the phase of its last step: at the end of two_phase's first phase it is
+/// that of a retrofit, and the next step begins the second phase.
+void write_checkpoint(const std::filesystem::path& path, Session& session,
+                      std::optional<double> valid_start);
+
+/// Restores a session of the same config, base and text; throws, naming the difference, if they
+/// differ. Returns `valid_start`.
+std::optional<double> restore_checkpoint(const std::filesystem::path& path, Session& session);
+
+/// Writes a finished session's result into a folder: focus.h5 (retrofit), lora.h5 and PEFT's two
+/// files (lora), or model.h5. Returns the store's path.
+std::filesystem::path write_result(const std::filesystem::path& folder, Session& session);
 
 }  // namespace focus

@@ -1,8 +1,7 @@
-#include "focus/evaluation/scores/score_request.h"
-
 #include <nlohmann/json.hpp>
 
 #include "data/files/utf8.h"
+#include "focus/evaluation/scores/requests.h"
 #include "tests/fuzz/harness.h"
 
 /// Requests of `focus score`. What is read must be fit to be tokenized, and its id to be given

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "focus/training/batch_pass.h"
+#include "focus/training/fit.h"
 #include "tests/support/random.h"
 
 namespace focus {

@@ -40,13 +40,6 @@ AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings) {
 
 }  // namespace
 
-void short_context_losses(Decoder& decoder, std::span<const EvalText> texts,
-                          const FarSettings& settings, const EvalPass& pass) {
-  // Windows that overlap so that each scores its last `step` tokens are these short contexts.
-  const Index step = settings.step();
-  evaluate(decoder, texts, {.context = settings.context + step, .stride = step}, pass);
-}
-
 std::vector<bool> far_tokens(const TokenLosses& dense, const TokenLosses& near, double margin) {
   // Windows without overlap leave out their first tokens, which the short contexts have.
   std::vector<double> of_token(static_cast<std::size_t>(near.tokens), NAN);
@@ -110,7 +103,7 @@ FarReport measure_far(LoadedModel& model, std::span<const EvalText> texts,
   const auto window = static_cast<std::size_t>(place_of(window_of(measured, far), false));
   TokenLosses near;
   const ActiveAttention active(measured, {.kind = AttentionKind::dense});
-  short_context_losses(*measured.decoder, texts, far, {.losses = &near, .ranks = &ranks});
+  evaluate(*measured.decoder, texts, far.windows(), {.losses = &near, .ranks = &ranks});
   FarReport report = far_report(rows, rows[dense], rows[window], near, far);
   if (reference != nullptr) report.reference = reference->where;
   return report;

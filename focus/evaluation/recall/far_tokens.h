@@ -24,12 +24,10 @@ struct FarSettings {
 
   /// A quarter of the context, as in LongPPL (1,024 of 4,096).
   Index step() const { return std::max<Index>(1, context / 4); }
+  /// Windows that overlap so that each scores its last `step` tokens: with `context` to
+  /// context + step - 1 tokens before each, or all there are.
+  EvalSettings windows() const { return {.context = context + step(), .stride = step()}; }
 };
-
-/// Leaves in pass.losses what the decoder loses with `context` to context + step - 1 tokens before
-/// each token, or all there are.
-void short_context_losses(Decoder& decoder, std::span<const EvalText> texts,
-                          const FarSettings& settings, const EvalPass& pass);
 
 /// Which of the tokens that `dense` scored are long-range: `near` lost more than `margin` more on
 /// them. Throws std::invalid_argument where `near` did not score one of them.
@@ -41,12 +39,7 @@ std::vector<bool> far_tokens(const TokenLosses& dense, const TokenLosses& near, 
 struct FarFigures {
   std::optional<double> nats_far = {}, nats_others = {}, kept_far = {}, kept_all = {};
 
-  void visit(auto&& f) {
-    f("nats_far", nats_far);
-    f("nats_others", nats_others);
-    f("kept_far", kept_far);
-    f("kept_all", kept_all);
-  }
+  void visit(auto&& f) { FOCUS_MEMBERS(f, nats_far, nats_others, kept_far, kept_all); }
 };
 struct FarRow {
   AttentionLabel attention;
@@ -70,14 +63,7 @@ struct FarReport {
 
   void visit(auto&& f) {
     Index step = settings.step();
-    f("reference", reference);
-    f("context", settings.context);
-    f("step", step);
-    f("margin", settings.margin);
-    f("tokens", tokens);
-    f("far", far);
-    f("window", window);
-    f("rows", rows);
+    FOCUS_MEMBERS(f, reference, settings.context, step, settings.margin, tokens, far, window, rows);
   }
 };
 

@@ -41,13 +41,7 @@ struct AnswerFigures {
   std::int64_t tokens = 0;
   double nats_per_token = 0;
 
-  void visit(auto&& f) {
-    f("answers", answers);
-    f("right", right);
-    f("standard_error", standard_error);
-    f("tokens", tokens);
-    f("nats_per_token", nats_per_token);
-  }
+  void visit(auto&& f) { FOCUS_MEMBERS(f, answers, right, standard_error, tokens, nats_per_token); }
 };
 
 /// Distances from..to in tokens: up to 32, then twice as many in each.
@@ -56,8 +50,7 @@ struct RecallBucket {
   AnswerFigures figures = {};
 
   void visit(auto&& f) {
-    f("from", from);
-    f("to", to);
+    FOCUS_MEMBERS(f, from, to);
     figures.visit(f);
   }
 };
@@ -81,11 +74,7 @@ struct RecallEvaluation {
   std::int64_t documents = 0;
   std::vector<RecallRow> rows = {};
 
-  void visit(auto&& f) {
-    f("questions", questions);
-    f("documents", documents);
-    f("rows", rows);
-  }
+  void visit(auto&& f) { FOCUS_MEMBERS(f, questions, documents, rows); }
 };
 
 /// `ranks`: as in EvalPass; they share the items.

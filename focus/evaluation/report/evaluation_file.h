@@ -1,23 +1,24 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "focus/evaluation/recall/far_tokens.h"
 #include "focus/evaluation/recall/recall_eval.h"
+#include "focus/evaluation/report/charts.h"
+#include "focus/evaluation/report/html_report.h"
 
+// What an evaluation came to: its file, and its tables for a terminal and for a page.
 namespace focus {
-
-class HtmlReport;
 
 /// Texts, and what attentions came to on them.
 struct TextEvaluation {
   struct Tokenizer {
     std::string kind, fingerprint;
 
-    void visit(auto&& f) {
-      f("kind", kind);
-      f("fingerprint", fingerprint);
-    }
+    void visit(auto&& f) { FOCUS_MEMBERS(f, kind, fingerprint); }
   };
   std::vector<std::string> texts = {};
   std::int64_t documents = 0, bytes = 0, words = 0;
@@ -28,15 +29,7 @@ struct TextEvaluation {
   std::optional<FarReport> far = {};
 
   void visit(auto&& f) {
-    f("texts", texts);
-    f("documents", documents);
-    f("bytes", bytes);
-    f("words", words);
-    f("tokenizer", tokenizer);
-    f("num_groups", num_groups);
-    f("context", context);
-    f("stride", stride);
-    f("rows", rows);
+    FOCUS_MEMBERS(f, texts, documents, bytes, words, tokenizer, num_groups, context, stride, rows);
     f.maybe("far", far);
   }
 };
@@ -50,9 +43,7 @@ struct EvaluationFile {
   std::optional<RecallEvaluation> recall = {};
 
   void visit(auto&& f) {
-    f("model", model);
-    f("adapter", adapter);
-    f("precision", precision);
+    FOCUS_MEMBERS(f, model, adapter, precision);
     f.part("texts", texts);
     f.maybe("recall", recall);
   }
@@ -67,5 +58,30 @@ std::vector<EvaluationFile> joined_evaluations(const std::vector<EvaluationFile>
 
 /// Tables and charts. Throws std::runtime_error where `eval` has neither texts nor answers.
 void add_evaluation(HtmlReport& report, const EvaluationFile& eval);
+
+/// Which attention, then what it came to. The first two columns are text.
+Table row_table(std::span<const Row> rows);
+Table far_table(const FarReport& report);
+/// Correct answers: all, and by distance.
+Table recall_table(const std::vector<RecallRow>& rows);
+
+/// A chart of correct answers in % by the largest distance; nothing where no line has two points.
+void add_recall_chart(HtmlReport& report, const std::string& title,
+                      const std::vector<std::pair<std::string, Point>>& points);
+
+/// What the columns of row_table() and far_table() say.
+std::string row_legend();
+std::string far_legend(const FarReport& report);
+inline constexpr const char* kRecallLegend =
+    "correct: each token of the answer is the argmax after the text before it; columns are "
+    "distances in tokens";
+
+/// A table of rows and more columns, such as a comparison's: header and cells of a row.
+std::vector<std::string> row_header();
+std::vector<std::string> row_cells(const Row& row);
+std::vector<std::string> far_header();
+std::vector<std::string> far_cells(const FarFigures& figures);
+/// Leaves out the columns that are "-" in each row.
+void drop_empty_columns(Table& table);
 
 }  // namespace focus

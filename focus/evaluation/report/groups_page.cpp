@@ -72,11 +72,11 @@ Table groupings_table(const GroupsReport& report) {
                          "one group"}};
   for (const GroupingDetails& d : report.details)
     table.rows.push_back(
-        {name_of_grouping(d), percent_text(d.largest), percent_text(d.smallest),
-         number_text(d.size_entropy, 3), number_text(d.confidence, 3), number_text(d.entropy, 3),
-         percent_text(d.purity.categories), percent_text(d.purity.categories_base),
-         number_text(d.purity.information, 3), percent_text(d.purity.word_beginnings),
-         percent_text(d.purity.word_beginnings_base)});
+        {name_of_grouping(d), percent_text(d.largest_group), percent_text(d.smallest_group),
+         number_text(d.size_entropy, 3), number_text(d.confidence, 3),
+         number_text(d.assignment_entropy, 3), percent_text(d.purity.categories),
+         percent_text(d.purity.categories_base), number_text(d.purity.information, 3),
+         percent_text(d.purity.word_beginnings), percent_text(d.purity.word_beginnings_base)});
   return table;
 }
 
@@ -87,7 +87,7 @@ void add_begin(HtmlReport& page, const GroupsReport& report) {
       report.text.tokens(),
       report.text.names.size() == 1 ? short_name(report.text.names.front())
                                     : fmt::format("{} documents", report.text.names.size()),
-      report.context, report.attention, report.groups,
+      report.context, report.attention, report.num_groups,
       report.per_head
           ? fmt::format("{} layers' {} key heads, by the keys", report.layers, report.heads)
           : fmt::format("{} layers, by the hidden states", report.layers)));
@@ -105,9 +105,9 @@ void add_sizes(HtmlReport& page, const GroupsReport& report) {
       "purity: share of tokens in the largest category of their group; NMI: normalised mutual "
       "information with the categories; beginnings: the same purity for whether a word begins with "
       "the token; one group: the value if all tokens were in one group.",
-      percent_text(1.0 / static_cast<double>(report.groups))));
-  Table sizes =
-      shares_table("Group sizes, % of the tokens", names_of_groupings(report), report.groups, 100);
+      percent_text(1.0 / static_cast<double>(report.num_groups))));
+  Table sizes = shares_table("Group sizes, % of the tokens", names_of_groupings(report),
+                             report.num_groups, 100);
   for (const GroupingDetails& d : report.details) {
     auto& cells = sizes.rows.emplace_back(std::vector{name_of_grouping(d)});
     for (const GroupingDetails::Group& group : d.groups)
@@ -125,8 +125,8 @@ void add_agreement_of_layers(HtmlReport& page, const GroupsReport& report) {
                                     "heads."
                                   : ""));
   for (const auto& [caption, matrix] :
-       {std::pair{"Adjusted Rand index", &report.between.rand},
-        std::pair{"Normalised mutual information", &report.between.information}}) {
+       {std::pair{"Adjusted Rand index", &report.between_layers.rand},
+        std::pair{"Normalised mutual information", &report.between_layers.information}}) {
     Table table = shares_table(caption, "layer", report.layers, 1);
     for (const std::vector<double>& row : *matrix) {
       auto& cells = table.rows.emplace_back(std::vector{table.header[table.rows.size() + 1]});
@@ -192,7 +192,7 @@ void add_passage(HtmlReport& page, const GroupsReport& report, std::size_t i) {
                         report.groupings[i].confidence[at++], with_breaks(token));
   }
   text += "</p>\n<p class=\"key\">";
-  for (std::size_t g = 0; g < report.details[i].groups.size() && report.groups <= 16; ++g)
+  for (std::size_t g = 0; g < report.details[i].groups.size() && report.num_groups <= 16; ++g)
     text += fmt::format("<span class=\"g{0}\">{0}</span>{1} ", g,
                         escape_html(list_of(report.details[i].groups[g].by_lift, 3)));
   page.figure(text + "</p>\n");
@@ -232,7 +232,7 @@ std::string groups_table(const GroupsReport& report) {
 std::string groups_page(const GroupsReport& report) {
   HtmlReport page("Groups of " + short_name(report.model));
   page.style(kGroupsStyle);
-  for (Index g = 0; g < report.groups; ++g)  // hues a golden angle apart
+  for (Index g = 0; g < report.num_groups; ++g)  // hues a golden angle apart
     page.style(
         fmt::format(".g{} {{ background: hsl({} 80% 50% / .33); }}\n", g, (g * 137 + 210) % 360));
   add_begin(page, report);

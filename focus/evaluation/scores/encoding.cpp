@@ -3,35 +3,13 @@
 #include <algorithm>
 
 #include "autograd/base/check.h"
-#include "data/files/utf8.h"
+#include "data/chat/jinja/python_text.h"
 
 namespace focus {
-namespace {
-
-/// What Python's str.rstrip() takes away.
-bool is_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
-}
-
-/// Bytes of `text` up to the white space at its end.
-std::size_t without_trailing_space(std::string_view text) {
-  std::size_t end = text.size();
-  while (end > 0) {
-    std::size_t begin = end - 1;
-    while (begin > 0 && (text[begin] & 0xC0) == 0x80) --begin;
-    if (!is_space(utf8_code_point(text.substr(begin)))) break;
-    end = begin;
-  }
-  return end;
-}
-
-}  // namespace
 
 std::pair<std::string, std::string> move_trailing_space(std::string_view context,
                                                         std::string_view continuation) {
-  const std::size_t end = without_trailing_space(context);
+  const std::size_t end = jinja::strip(context, /*left=*/false, /*right=*/true).size();
   return {std::string(context.substr(0, end)),
           std::string(context.substr(end)) + std::string(continuation)};
 }

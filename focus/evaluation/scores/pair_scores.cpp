@@ -1,6 +1,7 @@
 #include "focus/evaluation/scores/pair_scores.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -9,10 +10,102 @@
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
 #include "data/settings/config.h"
-#include "focus/evaluation/scores/shared_prefix.h"
 
 namespace focus {
+
 namespace {
+
+/// `held` [tokens, ...] before each sequence of `x` [batch, seq_len, ...].
+Variable behind(const std::vector<Real>& held, const Variable& x) {
+  if (held.empty()) return x;
+  const Index batch = x.dim(0), width = x.value().size() / (batch * x.dim(1));
+  const Index tokens = static_cast<Index>(held.size()) / width;
+  Tensor whole(x.shape().with(1, tokens + x.dim(1)));
+  const Index own = x.dim(1) * width;
+  for (Index b = 0; b < batch; ++b) {
+    Real* const to = whole.data() + b * (tokens + x.dim(1)) * width;
+    std::ranges::copy(held, to);
+    std::copy_n(x.value().data() + b * own, own, to + tokens * width);
+  }
+  return Variable(whole);
+}
+
+/// The last `seq_len` tokens of each sequence.
+Variable last_tokens(const Variable& x, Index seq_len) {
+  if (x.dim(1) == seq_len) return x;
+  const Index batch = x.dim(0), width = x.value().size() / (batch * x.dim(1));
+  Tensor last(x.shape().with(1, seq_len));
+  for (Index b = 0; b < batch; ++b)
+    std::copy_n(x.value().data() + ((b + 1) * x.dim(1) - seq_len) * width, seq_len * width,
+                last.data() + b * seq_len * width);
+  return Variable(last);
+}
+
+/// The tokens that sequences have in common, held as what every layer's attention read of them, so
+/// that what continues them is computed without projecting them or passing them through an MLP
+/// again. Attention itself runs over all tokens once more, by whatever mechanism the decoder has:
+/// the numbers are those of whole sequences, for any mechanism that is causal.
+///
+/// While it lives the decoder's layers attend through it.
+class SharedPrefix {
+ public:
+  explicit SharedPrefix(Decoder& decoder) : decoder_(decoder), layers_(decoder.layers().size()) {
+    for (const Block& block : decoder.layers()) own_.push_back(block.self_attn.mechanism);
+    attached_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
+  }
+
+  /// Holds exactly `ids`: those at their beginning that it holds already stay. Returns how many
+  /// were computed.
+  Index hold(std::span<const std::int32_t> ids) {
+    const auto differs = std::ranges::mismatch(ids_, ids).in2;
+    const auto kept = static_cast<std::size_t>(differs - ids.begin());
+    for (Layer& layer : layers_)
+      for (std::vector<Real>& held : layer)
+        if (!ids_.empty()) held.resize(held.size() / ids_.size() * kept);
+    ids_.resize(kept);
+    if (kept == ids.size()) return 0;
+    holding_ = true;
+    hidden_states(ids.subspan(kept), 1);
+    holding_ = false;
+    ids_.assign(ids.begin(), ids.end());
+    return static_cast<Index>(ids.size() - kept);
+  }
+
+  /// The last norm's output of `batch` sequences of equal length that continue what is held
+  /// [batch, seq_len, hidden_size].
+  Tensor hidden_states(std::span<const std::int32_t> ids, Index batch) {
+    return decoder_.hidden_states(ids, batch, size()).value();
+  }
+
+  Index size() const { return static_cast<Index>(ids_.size()); }
+
+ private:
+  /// What attention reads of the held tokens: h, q, k and v, [tokens, ...] of each.
+  using Layer = std::array<std::vector<Real>, 4>;
+
+  Variable attend(const MechanismInputs& in) {
+    Layer& held = layers_[static_cast<std::size_t>(in.layer)];
+    const Variable h = behind(held[0], in.h), q = behind(held[1], in.q);
+    const Variable k = behind(held[2], in.k), v = behind(held[3], in.v);
+    const AttentionMechanism& own = own_[static_cast<std::size_t>(in.layer)];
+    const Variable out =
+        own ? own({h, q, k, v, in.options, in.layer, 0}) : attention(q, k, v, in.options);
+    if (holding_)
+      for (std::size_t i = 0; const Variable* x : {&in.h, &in.q, &in.k, &in.v}) {
+        const auto values = x->value().span();
+        held[i].insert(held[i].end(), values.begin(), values.end());
+        ++i;
+      }
+    return last_tokens(out, in.h.dim(1));
+  }
+
+  Decoder& decoder_;
+  std::vector<AttentionMechanism> own_;  // the decoder's, of each layer
+  std::vector<Layer> layers_;
+  TokenIds ids_;
+  bool holding_ = false;  // the pass in progress is of tokens to be held
+  std::optional<AttachedMechanism> attached_;
+};
 
 /// Tokens of a forward pass over several sequences, with those of the shared prefix.
 constexpr Index kPassTokens = 4096;
@@ -73,7 +166,7 @@ class Scorer {
   std::vector<ScoredPair> run(std::vector<Tensor>* hidden) {
     hidden_ = hidden;
     if (hidden_ != nullptr) hidden_->resize(pairs_.size());
-    if (!options_.causal || !options_.share || !rotate_alike()) {
+    if (!options_.causal || !rotate_alike()) {
       for (std::size_t i = 0; i < pairs_.size(); ++i) score_whole(i);
       return std::move(scored_);
     }
@@ -253,7 +346,7 @@ std::vector<ScoredPair> score_pairs(Decoder& decoder, std::span<const TokenPair>
     Scorer scorer(decoder, block, options, of_all);
     std::vector<ScoredPair> of_block = scorer.run(compares ? &own : nullptr);
     computed += scorer.computed();
-    if (compares) Scorer(*options.reference, block, {.share = options.share}, {}).run(&expected);
+    if (compares) Scorer(*options.reference, block, {}, {}).run(&expected);
     for (std::size_t i = 0; i < expected.size(); ++i)
       of_block[i].kl = kl_rows(*options.reference, expected[i], decoder, own[i]);
     std::ranges::move(of_block, std::back_inserter(scored));

@@ -42,7 +42,6 @@ struct PairScoring {
   /// Whether no token's output depends on later ones: only then can sequences share what they have
   /// in common, or be padded to one length.
   bool causal = true;
-  bool share = true;             // false: each sequence by itself, the reference
   Decoder* reference = nullptr;  // whose predictions are compared with
 };
 

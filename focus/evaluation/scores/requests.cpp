@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
+#include "data/files/file_kind.h"
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/settings/config.h"
@@ -14,6 +15,53 @@ namespace focus {
 namespace {
 
 using Type = ScoreRequest::Type;
+
+/// The keys of each type, beside "type" and "id".
+const std::array<std::vector<std::string>, 3> kKeys = {
+    {{"context", "continuation"}, {"text"}, {"context", "until", "max_gen_toks"}}};
+
+Type read_type(const JsonView& request) {
+  constexpr auto names = enum_names(Type{});
+  const JsonView view = request.get("type");
+  if (view.is_null())
+    fail("{}: \"type\" is missing; expected {}", request.where(), choices_text(names));
+  const auto found = std::ranges::find(names, view.string());
+  if (found == names.end())
+    fail("{}: {}; expected {}", view.where(), shown_json(view.json()), choices_text(names));
+  return static_cast<Type>(found - names.begin());
+}
+
+std::vector<std::string> read_until(const JsonView& view) {
+  if (view.is_null()) return {};
+  if (view.json().is_string()) return {view.string()};
+  std::vector<std::string> until;
+  for (std::size_t i = 0; i < view.array_size(); ++i) until.push_back(view.item(i).string());
+  return until;
+}
+
+ScoreRequest read_request(std::string_view line, const std::string& where) {
+  const nlohmann::json json = parse_strict_json(line, where);
+  const JsonView view(json, where);
+  ScoreRequest request{.type = read_type(view), .where = where};
+  const std::vector<std::string>& keys = kKeys.at(static_cast<std::size_t>(request.type));
+  for (const auto& [key, value] : view.object().items())
+    if (key != "type" && key != "id" && std::ranges::find(keys, key) == keys.end())
+      fail("{}: {} is not a field of {}, which has {}", where, json_quoted(key),
+           value_text(request.type), fmt::join(keys, ", "));
+  if (const auto id = json.find("id"); id != json.end()) request.id = id->dump();
+  const bool rolling = request.type == Type::loglikelihood_rolling;
+  request.context = view.at(rolling ? "text" : "context").string();
+  if (request.type == Type::loglikelihood) {
+    request.continuation = view.at("continuation").string();
+    if (request.continuation.empty()) fail("{}: the continuation is empty", where);
+  } else if (request.type == Type::generate_until) {
+    request.until = read_until(view.get("until"));
+    if (const JsonView most = view.get("max_gen_toks"); !most.is_null())
+      request.max_gen_toks = most.integer(1 << 24);
+    if (request.max_gen_toks < 1) fail("{}: max_gen_toks is 0", where);
+  }
+  return request;
+}
 
 /// The tokens of all requests that are scored, one after the other, and what each has of them.
 struct Encoded {
@@ -47,16 +95,14 @@ Encoded encode_all(const std::vector<ScoreRequest>& requests, const RequestEncod
   return all;
 }
 
-/// Contexts as the user's messages, up to where the assistant answers.
-std::vector<ScoreRequest> in_chat_template(std::vector<ScoreRequest> requests,
-                                           const LoadedModel& model) {
+/// Makes contexts the user's messages, up to where the assistant answers.
+void use_chat_template(std::vector<ScoreRequest>& requests, const LoadedModel& model) {
   const ExampleFormat format = example_format(model, {});
   for (ScoreRequest& request : requests) {
     auto messages = nlohmann::ordered_json::array();
     messages.push_back({{"role", "user"}, {"content", request.context}});
     if (request.type != Type::loglikelihood_rolling) request.context = format.chat(messages, true);
   }
-  return requests;
 }
 
 double share_distant(const PairCounts& pairs) {
@@ -107,6 +153,17 @@ ScoreAnswer generated_answer(LoadedModel& model, const ActiveAttention& active,
 
 }  // namespace
 
+std::vector<ScoreRequest> read_requests(const std::filesystem::path& path) {
+  const std::string text = read_file(path);
+  require_text(text, path);
+  std::vector<ScoreRequest> requests;
+  for_each_row(text, [&](std::string_view line, std::size_t number) {
+    requests.push_back(read_request(line, fmt::format("{}:{}", path.string(), number)));
+  });
+  if (requests.empty()) fail("{}: no requests in it", path.string());
+  return requests;
+}
+
 std::string answer_line(const ScoreRequest& request, const ScoreAnswer& answer) {
   nlohmann::ordered_json json;
   if (!request.id.empty()) json["id"] = nlohmann::ordered_json::parse(request.id);
@@ -127,18 +184,13 @@ std::string answer_line(const ScoreRequest& request, const ScoreAnswer& answer) 
 }
 
 std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec& attention,
-                                         const std::vector<ScoreRequest>& requests,
+                                         std::vector<ScoreRequest> requests,
                                          const ScoreOptions& options, LoadedModel* reference,
                                          const ShareDone& progress, ScoringWork* work) {
-  if (options.chat) {
-    ScoreOptions rest = options;
-    rest.chat = false;
-    rest.start = TextStart::none;
-    return answer_requests(model, attention, in_chat_template(requests, model), rest, reference,
-                           progress, work);
-  }
+  if (options.chat) use_chat_template(requests, model);
   if (reference != nullptr) require_comparable(*reference, model);
-  const RequestEncoder encoder(model, options.start, options.max_length);
+  const RequestEncoder encoder(model, options.chat ? TextStart::none : options.start,
+                               options.max_length);
   const Encoded all = encode_all(requests, encoder);
   std::optional<ActiveAttention> dense;
   if (reference != nullptr) dense.emplace(*reference, AttentionSpec{});

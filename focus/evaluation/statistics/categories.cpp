@@ -1,9 +1,8 @@
-#include "focus/evaluation/statistics/categories.h"
-
 #include <algorithm>
 #include <map>
 
 #include "data/files/utf8.h"
+#include "focus/evaluation/statistics/statistics.h"
 
 namespace focus {
 namespace {

@@ -1,8 +1,11 @@
 #include "focus/evaluation/statistics/groups_report.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 
 #include "autograd/base/check.h"
+#include "data/gguf/gguf.h"
 
 namespace focus {
 namespace {
@@ -132,7 +135,7 @@ GroupsReport describe_groups(LoadedModel& model, const TextWindows& text, Index 
                       .context = context,
                       .layers = focus.shape().num_layers,
                       .heads = focus.grouping().heads(),
-                      .groups = focus.config().num_groups,
+                      .num_groups = focus.config().num_groups,
                       .local_window = focus.config().local_window,
                       .text = text};
   const ActiveAttention active(model, own_attention(model));
@@ -143,7 +146,7 @@ GroupsReport describe_groups(LoadedModel& model, const TextWindows& text, Index 
     report.details.push_back(describe_grouping(grouping, text.ids, tokens, kLeastCount, kTypical));
     if (report.per_head) report.details.back().head = grouping.head;
   }
-  report.between = between_layers(report.groupings, report.layers);
+  report.between_layers = between_layers(report.groupings, report.layers);
   report.passage = choose_passage(report, tokens);
   return report;
 }
@@ -161,6 +164,53 @@ LayerAgreement layer_agreement(std::span<const GroupAssignments> a,
                                               layer_of(b, layer, heads_b),
                                               heads_a == heads_b ? Heads::same : Heads::all));
   return of_layers;
+}
+
+bool is_whole_model(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) return std::filesystem::exists(path / "config.json");
+  return is_gguf(path) || StoreReader(path).has("/model");
+}
+
+void check_other_groups(const LoadedModel& model, const std::string& path) {
+  if (!std::filesystem::exists(path)) fail("{}: no such file or folder", path);
+  const bool whole = is_whole_model(path);
+  const std::optional<SavedFocus> saved =
+      whole ? open_model(path).focus() : open_focus(std::filesystem::path(path));
+  if (!saved) fail("{}: has no groups", path);
+  const auto layers = static_cast<Index>(model.decoder->layers().size());
+  if (saved->shape.num_layers != layers)
+    fail("{}: {} layers, but {} has {}; only models with the same number of layers can be compared",
+         path, saved->shape.num_layers, model.where, layers);
+  if (!whole) read_focus(*saved, model.fingerprint(), model.where);
+}
+
+std::vector<GroupAssignments> other_groupings(LoadedModel& other, const GroupsReport& report,
+                                              const ShareDone& progress) {
+  if (other.require_tokenizer().fingerprint() != report.tokenizer)
+    fail(
+        "{}: its tokenizer differs from that of {}; only groups of the same tokens can be compared",
+        other.where, report.model);
+  const ActiveAttention active(other, own_attention(other));
+  return collect_groupings(*other.decoder, *other.focus(), report.text, progress);
+}
+
+std::vector<std::string> expand_checkpoints(const std::vector<std::string>& paths) {
+  std::vector<std::string> all;
+  for (const std::string& path : paths) {
+    const auto folder = std::filesystem::path(path) / "checkpoints";
+    if (!std::filesystem::is_directory(folder)) {
+      all.push_back(path);
+      continue;
+    }
+    const auto first = static_cast<std::ptrdiff_t>(all.size());
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      if (entry.path().extension() == ".h5") all.push_back(entry.path().string());
+    std::sort(all.begin() + first, all.end());
+  }
+  if (!paths.empty() && all.size() < 2)
+    fail("{}: expected at least two checkpoints, such as those of a run with checkpoint_keep=100",
+         paths.front());
+  return all;
 }
 
 }  // namespace focus

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "focus/evaluation/statistics/agreement.h"
 #include "focus/evaluation/statistics/statistics.h"
 
 // What `focus groups` finds out.
@@ -18,10 +17,8 @@ struct LayerAgreement {
 
   Agreement mean() const;
   void visit(auto&& f) {
-    f("first", first);
-    f("second", second);
-    f("mean", mean());
-    f("layers", layers);
+    Agreement mean = this->mean();
+    FOCUS_MEMBERS(f, first, second, mean, layers);
   }
 };
 
@@ -41,49 +38,34 @@ struct GroupsReport {
       std::string text;
       std::vector<int> groups;  // in each grouping
 
-      void visit(auto&& f) {
-        f("text", text);
-        f("groups", groups);
-      }
+      void visit(auto&& f) { FOCUS_MEMBERS(f, text, groups); }
     };
     Index first = 0;
     std::vector<Token> tokens = {};
 
-    void visit(auto&& f) {
-      f("first", first);
-      f("tokens", tokens);
-    }
+    void visit(auto&& f) { FOCUS_MEMBERS(f, first, tokens); }
   };
   std::string model = {}, adapter = {}, attention = {};
   std::string grouping = {};   // tokens, keys, ...
   bool per_head = false;       // each key head has groups of its own
   std::string tokenizer = {};  // its fingerprint
-  Index context = 0, layers = 0, heads = 0, groups = 0, local_window = 0;
+  Index context = 0, layers = 0, heads = 0, num_groups = 0, local_window = 0;
   TextWindows text = {};
   std::vector<GroupAssignments> groupings = {};  // [layers, heads]
   std::vector<GroupingDetails> details = {};     // the same
-  BetweenLayers between = {};
+  BetweenLayers between_layers = {};
   std::optional<LayerAgreement> against = {};
   std::vector<LayerAgreement> checkpoints = {};  // of each with the one before
   Passage passage = {};
 
   /// What groups.json holds.
   void visit(auto&& f) {
-    f("model", model);
-    f("adapter", adapter);
-    f("grouping", grouping);
-    f("attention", attention);
-    f("context", context);
+    FOCUS_MEMBERS(f, model, adapter, grouping, attention, context);
     f("documents", text.names);
     f("tokens", text.tokens());
-    f("layers", layers);
-    f("heads", heads);
-    f("num_groups", groups);
-    f("local_window", local_window);
+    FOCUS_MEMBERS(f, layers, heads, num_groups, local_window);
     f("category_names", enum_names(TokenCategory{}));
-    f("between_layers", between);
-    f("against", against);
-    f("checkpoints", checkpoints);
+    FOCUS_MEMBERS(f, between_layers, against, checkpoints);
     f("groupings", details);
     f("passage", passage);
   }
@@ -109,20 +91,16 @@ std::string groups_page(const GroupsReport& report);
 
 // Groups of other adapters, models and checkpoints in the tokens of a report.
 
-/// What is loaded where another adapter is put onto a base.
-struct BasePlace {
-  std::string base, tokenizer;
-  Precision precision = Precision::float32;
-};
+/// Whether a path is of a whole model, not of an adapter.
+bool is_whole_model(const std::filesystem::path& path);
 
 /// Refuses, with one line, what has no groups for `model`'s layers, and an adapter of another base;
 /// runs nothing. `path`: an adapter, a model, or a checkpoint of one of these.
 void check_other_groups(const LoadedModel& model, const std::string& path);
 
-/// The groups of an adapter on that base, or of a model, in the same tokens. Throws
-/// std::runtime_error, one line, as check_other_groups() does, and for another tokenizer.
-std::vector<GroupAssignments> other_groupings(const BasePlace& place, const std::string& path,
-                                              const GroupsReport& report,
+/// The groups of another model, or of an adapter on the same base, in the tokens of a report.
+/// Throws std::runtime_error, one line, for another tokenizer.
+std::vector<GroupAssignments> other_groupings(LoadedModel& other, const GroupsReport& report,
                                               const ShareDone& progress = {});
 
 /// Checkpoints in their order: a run's folder means all its checkpoints. Throws where there is

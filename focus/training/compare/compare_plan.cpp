@@ -38,9 +38,7 @@ struct CompareText {
   template <class F>
   void visit(F&& f) {
     config.visit(f);
-    f("common", common);
-    f("sweep", sweep);
-    f("runs", runs);
+    FOCUS_MEMBERS(f, common, sweep, runs);
   }
 };
 
@@ -53,8 +51,7 @@ struct RunText {
 
   template <class F>
   void visit(F&& f) {
-    f("name", name);
-    f("sweep", sweep);
+    FOCUS_MEMBERS(f, name, sweep);
     f("seeds", seeds, "", {0, 1e18});
     f("attentions", attentions);
   }
@@ -91,8 +88,9 @@ void read_train_keys(const ConfigNode& map, RunConfig& config, Problems& problem
   }
 }
 
-bool twice(const std::vector<std::int64_t>& seeds) {
-  return std::set(seeds.begin(), seeds.end()).size() != seeds.size();
+template <class T>
+bool twice(const std::vector<T>& values) {
+  return std::set(values.begin(), values.end()).size() != values.size();
 }
 
 std::string key_of(const std::string& override) { return override.substr(0, override.find('=')); }
@@ -176,8 +174,7 @@ class PlanReader {
   /// Makes or reads the questions, for the same reason.
   void check_recall() {
     const std::vector<std::string>& asked = plan_.config.eval.recall;
-    if (std::set(asked.begin(), asked.end()).size() != asked.size())
-      problems_.push_back({0, "eval.recall: the same questions appear twice"});
+    if (twice(asked)) problems_.push_back({0, "eval.recall: the same questions appear twice"});
     for (const std::string& questions : asked) {
       try {
         asked_documents(questions);

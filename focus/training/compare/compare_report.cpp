@@ -13,7 +13,7 @@
 #include "data/settings/struct_json.h"
 #include "data/text/format.h"
 #include "focus/evaluation/report/charts.h"
-#include "focus/evaluation/report/tables.h"
+#include "focus/evaluation/report/evaluation_file.h"
 #include "focus/training/metrics.h"
 
 namespace focus {
@@ -53,12 +53,19 @@ Table text_table(const SeedRows& rows, std::string_view split, const std::string
   return table;
 }
 
-/// The splits that have rows, and their titles.
-std::vector<std::pair<std::string_view, std::string_view>> splits_of(const SeedRows& rows) {
-  std::vector<std::pair<std::string_view, std::string_view>> splits;
-  for (const auto& split : kSplits)
-    if (std::ranges::any_of(rows, [&](const auto& row) { return row.mean.split == split.first; }))
-      splits.push_back(split);
+/// The splits (CompareEval::splits()) that have rows, and their titles.
+std::vector<std::pair<std::string, std::string>> splits_of(const SeedRows& rows) {
+  std::vector<std::pair<std::string, std::string>> splits = {
+      {"valid", "Validation texts"},
+      {"target", "Target texts"},
+      {"source", "Source texts"},
+      {"test", "Test texts"},
+      {"test target", "Test texts of the target"},
+      {"test source", "Test texts of the source"}};
+  std::erase_if(splits, [&](const auto& split) {
+    return std::ranges::none_of(rows,
+                                [&](const auto& row) { return row.mean.split == split.first; });
+  });
   return splits;
 }
 
@@ -135,42 +142,26 @@ std::pair<std::string, std::string> split_name(const std::string& run) {
   return {run, ""};
 }
 
-/// What a run has learnt of the target and kept of the source, in nats per token: the logarithms of
-/// the mean perplexities.
-struct ForgettingPoint {
-  std::string run, attention;
-  double target = 0, source = 0;
-  bool is_base = false;  // a retrofit's dense attention: the base as it was
-};
-/// One for each run and causal attention that has both splits.
-std::vector<ForgettingPoint> forgetting_points(const SeedRows& rows, const std::string& target,
-                                               const std::string& source) {
-  std::vector<ForgettingPoint> points;
-  for (const auto& [seeds, learnt, deviation, least, most] : rows) {
-    const AttentionLabel& attention = learnt.row.attention;
-    if (learnt.split != target || !attention.causal) continue;
-    const std::string& run = learnt.run.name;
-    const auto kept = std::ranges::find_if(rows, [&](const OverSeeds<TextRow>& row) {
-      return row.mean.split == source && row.mean.run.name == run &&
-             row.mean.row.attention == attention;
-    });
-    if (kept == rows.end()) continue;
-    points.push_back(
-        {.run = run,
-         .attention = attention.name,
-         .target = std::log(learnt.row.perplexity),
-         .source = std::log(kept->mean.row.perplexity),
-         .is_base = attention.kind == AttentionKind::dense && learnt.run.method == "retrofit"});
-  }
-  return points;
-}
-
-/// Target loss against source loss; nothing where no run has both.
+/// What each run, with each causal attention, has learnt of the target and kept of the source, in
+/// nats per token: the logarithms of the mean perplexities. Nothing where no run has both splits.
 void add_forgetting(HtmlReport& page, const SeedRows& rows, const std::string& target,
                     const std::string& source) {
-  const auto points = forgetting_points(rows, target, source);
+  using LossPair = std::pair<const TextRow*, const TextRow*>;  // of the target, of the source
+  std::vector<LossPair> points;
+  for (const OverSeeds<TextRow>& learnt : rows)
+    for (const OverSeeds<TextRow>& kept : rows)
+      if (learnt.mean.split == target && kept.mean.split == source &&
+          learnt.mean.run.name == kept.mean.run.name &&
+          learnt.mean.row.attention == kept.mean.row.attention && learnt.mean.row.attention.causal)
+        points.emplace_back(&learnt.mean, &kept.mean);
   if (points.empty()) return;
-  const auto base = std::ranges::find(points, true, &ForgettingPoint::is_base);
+  // A retrofit's dense attention: the base as it was, the same for every retrofit.
+  const auto is_base = [](const LossPair& point) {
+    const TextRow& row = *point.first;
+    return row.row.attention.kind == AttentionKind::dense && row.run.method == "retrofit";
+  };
+  const auto base = std::ranges::find_if(points, is_base);
+  const auto loss = [](const TextRow* row) { return std::log(row->row.perplexity); };
   page.heading(target == "target" ? "Learning and forgetting"
                                   : "Learning and forgetting, test texts");
   page.paragraph(
@@ -181,48 +172,57 @@ void add_forgetting(HtmlReport& page, const SeedRows& rows, const std::string& t
               .x_label = "loss on the target, nats per token",
               .y_label = "loss on the source"};
   Table table{.header = {"run", "attention", "target", "source", "learnt", "forgotten"}};
-  if (base != points.end()) chart.references.push_back({.label = "base", .y = base->source});
-  for (const ForgettingPoint& point : points) {
-    if (point.is_base && &point != &*base) continue;  // every retrofit has the same one
-    const auto& [series, swept] = split_name(point.run);
-    std::string label = point.attention == "dense" ? swept
-                        : swept.empty()            ? point.attention
-                                                   : swept + ", " + point.attention;
-    if (point.is_base) label = "base";
-    chart.add(point.is_base ? "base" : series, {point.target, point.source, label}, false);
-    const auto change = [&](double ForgettingPoint::*loss, double sign) {
-      return base == points.end()
-                 ? "-"
-                 : fmt::format("{:+.4f}", sign * (point.*loss - (*base).*loss) + 0.0);  // no -0
+  if (base != points.end()) chart.references.push_back({.label = "base", .y = loss(base->second)});
+  for (const LossPair& point : points) {
+    if (is_base(point) && &point != &*base) continue;
+    const auto& [learnt, kept] = point;
+    const std::string& attention = learnt->row.attention.name;
+    auto [series, label] = split_name(learnt->run.name);
+    if (attention != "dense") label += (label.empty() ? "" : ", ") + attention;
+    if (is_base(point)) series = label = "base";
+    chart.add(series, {loss(learnt), loss(kept), label}, false);
+    const auto change = [&](double more) {
+      return base == points.end() ? "-" : fmt::format("{:+.4f}", more + 0.0);  // no -0
     };
-    table.rows.push_back({point.is_base ? "base" : point.run, point.attention,
-                          number_text(point.target, 4), number_text(point.source, 4),
-                          change(&ForgettingPoint::target, -1),
-                          change(&ForgettingPoint::source, 1)});
+    const LossPair& before = base == points.end() ? point : *base;
+    table.rows.push_back({is_base(point) ? "base" : learnt->run.name, attention,
+                          number_text(loss(learnt), 4), number_text(loss(kept), 4),
+                          change(-(loss(learnt) - loss(before.first))),
+                          change(loss(kept) - loss(before.second))});
   }
   page.figure(points_chart(chart));
   page.table(table);
 }
 
-/// The answers to some questions, a line for each run and attention, over seeds.
-Table answers_table(std::vector<AnswersRow> rows, const std::string& questions) {
-  std::erase_if(rows, [&](const AnswersRow& row) { return row.questions != questions; });
+/// The answers to each list of questions, over seeds.
+std::vector<std::pair<std::string, std::vector<OverSeeds<AnswersRow>>>> answers_of(
+    const std::vector<AnswersRow>& rows) {
+  std::vector<std::pair<std::string, std::vector<OverSeeds<AnswersRow>>>> all;
+  for (const OverSeeds<AnswersRow>& row : over_seeds(rows, [](const AnswersRow& row) {
+         return std::tuple(row.questions, row.run.name, row.attention, row.from, row.to);
+       })) {
+    auto it = std::ranges::find(all, row.mean.questions, [](const auto& one) { return one.first; });
+    if (it == all.end()) it = all.insert(it, {row.mean.questions, {}});
+    it->second.push_back(row);
+  }
+  return all;
+}
+
+/// A line for each run and attention.
+Table answers_table(const std::string& questions, const std::vector<OverSeeds<AnswersRow>>& rows) {
   std::set<std::pair<std::int64_t, std::int64_t>> distances;
   std::int64_t answers = 0;
-  for (const AnswersRow& row : rows) {
-    answers = std::max(answers, row.figures.answers);
-    if (row.to) distances.emplace(*row.from, *row.to);
+  for (const OverSeeds<AnswersRow>& row : rows) {
+    answers = std::max(answers, row.most.figures.answers);
+    if (row.mean.to) distances.emplace(*row.mean.from, *row.mean.to);
   }
   Table table{.caption = fmt::format("{}: {} documents, {} answers", questions,
-                                     rows.front().documents, answers),
+                                     rows.front().mean.documents, answers),
               .header = {"run", "attention", "routing", "seeds", "correct", "std"}};
   for (const auto& [from, to] : distances)
     table.header.push_back(fmt::format("{} to {}", from, to));
   std::vector<std::pair<std::string, AttentionLabel>> lines;
-  const auto key = [](const AnswersRow& row) {
-    return std::tuple(row.run.name, row.attention, row.from, row.to);
-  };
-  for (const auto& [seeds, mean, deviation, least, most] : over_seeds(rows, key)) {
+  for (const auto& [seeds, mean, deviation, least, most] : rows) {
     const std::pair line(mean.run.name, mean.attention);
     const auto at = std::ranges::find(lines, line) - lines.begin();
     if (at == std::ssize(lines)) {
@@ -245,35 +245,18 @@ Table answers_table(std::vector<AnswersRow> rows, const std::string& questions) 
   return table;
 }
 
-std::vector<std::string> questions_of(const std::vector<AnswersRow>& rows) {
-  std::vector<std::string> all;
-  for (const AnswersRow& row : rows)
-    if (std::ranges::find(all, row.questions) == all.end()) all.push_back(row.questions);
-  return all;
-}
-
-void add_recall(HtmlReport& page, const std::vector<AnswersRow>& rows) {
-  const auto questions = questions_of(rows);
-  if (questions.empty()) return;
+void add_recall(HtmlReport& page, const std::vector<AnswersRow>& answers) {
+  if (answers.empty()) return;
   page.heading("Recall");
   page.paragraph(fmt::format("{}; means over seeds, std over seeds (n - 1).", kRecallLegend));
-  const auto key = [](const AnswersRow& row) {
-    return std::tuple(row.questions, row.run.name, row.attention, row.from, row.to);
-  };
-  const auto means = over_seeds(rows, key);
-  for (const std::string& name : questions) {
-    page.table(answers_table(rows, name));
-    Chart chart{.title = fmt::format("Correct answers by distance ({})", name),
-                .x_label = "largest distance in tokens",
-                .y_label = "correct, %",
-                .log_x = true};
-    for (const auto& [seeds, mean, deviation, least, most] : means)
-      if (mean.questions == name && mean.to)
-        chart.add(fmt::format("{}, {}", mean.run.name, mean.attention.name),
-                  {static_cast<double>(*mean.to), 100 * mean.figures.right});
-    // One distance alone is no curve.
-    if (std::ranges::any_of(chart.series, [](const Series& s) { return s.points.size() > 1; }))
-      page.figure(line_chart(chart));
+  for (const auto& [questions, rows] : answers_of(answers)) {
+    page.table(answers_table(questions, rows));
+    std::vector<std::pair<std::string, Point>> points;
+    for (const auto& [seeds, mean, deviation, least, most] : rows)
+      if (mean.to)
+        points.push_back({fmt::format("{}, {}", mean.run.name, mean.attention.name),
+                          {static_cast<double>(*mean.to), 100 * mean.figures.right}});
+    add_recall_chart(page, fmt::format("Correct answers by distance ({})", questions), points);
   }
 }
 
@@ -286,15 +269,8 @@ struct StepRecord {
   Layers largest_group_layers = {}, size_entropy_layers = {}, assignment_entropy_layers = {};
 
   void visit(auto&& f) {
-    f("step", step);
-    f("loss", loss);
-    f("valid_loss", valid_loss);
-    f("largest_group", largest_group);
-    f("size_entropy", size_entropy);
-    f("assignment_entropy", assignment_entropy);
-    f("largest_group_layers", largest_group_layers);
-    f("size_entropy_layers", size_entropy_layers);
-    f("assignment_entropy_layers", assignment_entropy_layers);
+    FOCUS_MEMBERS(f, step, loss, valid_loss, largest_group, size_entropy, assignment_entropy,
+                  largest_group_layers, size_entropy_layers, assignment_entropy_layers);
   }
 };
 
@@ -388,8 +364,8 @@ std::string compare_table(const ComparedRows& rows) {
   std::string text;
   for (const auto& [split, title] : splits_of(means))
     text += plain_text(text_table(means, split, fmt::format("{} texts", split)), 3) + "\n";
-  for (const std::string& name : questions_of(rows.recall))
-    text += plain_text(answers_table(rows.recall, name), 3) + "\n";
+  for (const auto& [questions, answers] : answers_of(rows.recall))
+    text += plain_text(answers_table(questions, answers), 3) + "\n";
   for (const TextRow& row : rows.texts)
     if (row.error)
       text += fmt::format("FAILED {}, seed {}: {}\n", row.run.name, row.run.seed, *row.error);

@@ -1,5 +1,3 @@
-#include "focus/training/compare/compare_rows.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,6 +5,7 @@
 
 #include "autograd/base/check.h"
 #include "data/settings/struct_json.h"
+#include "focus/training/compare/compare_report.h"
 #include "focus/training/metrics.h"
 
 namespace focus {
@@ -14,22 +13,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-RunColumns columns_of(const RunOutcome& run) {
-  RunColumns columns{.name = run.name,
-                     .seed = run.config.seed,
-                     .hash = run.hash,
-                     .method = value_text(run.config.method)};
-  if (!run.train) return columns;
-  columns.trainable_parameters = run.train->trainable;
-  columns.train_tokens = run.train->tokens;
-  return columns;
-}
-
 /// What a run's rows have in common.
 TextRow row_of_run(const RunOutcome& run) {
-  TextRow row{.run = columns_of(run)};
+  TextRow row{.run = {.name = run.name,
+                      .seed = run.config.seed,
+                      .hash = run.hash,
+                      .method = value_text(run.config.method)}};
   if (!run.error.empty()) row.error = run.error;
   if (!run.train) return row;
+  row.run.trainable_parameters = run.train->trainable;
+  row.run.train_tokens = run.train->tokens;
   row.train_tokens_per_second = run.train->tokens_per_second;
   row.train_peak_bytes = run.train->peak_bytes;
   return row;
@@ -57,14 +50,12 @@ TextRow text_row(const RunOutcome& run, const std::string& split, const TextEval
 
 void add_run(const RunOutcome& run, ComparedRows& rows) {
   if (!run.error.empty()) return rows.texts.push_back(row_of_run(run));
-  for (const auto& [split, title] : kSplits)
-    for (const auto& [name, evaluation] : run.evaluation)
-      if (name == split)
-        for (const Row& figures : evaluation.rows)
-          rows.texts.push_back(text_row(run, name, evaluation, figures));
+  for (const auto& [split, evaluation] : run.evaluation)
+    for (const Row& figures : evaluation.rows)
+      rows.texts.push_back(text_row(run, split, evaluation, figures));
   for (const RecallEvaluation& recall : run.recall)
     for (const RecallRow& figures : recall.rows) {
-      AnswersRow row{.run = columns_of(run),
+      AnswersRow row{.run = row_of_run(run).run,
                      .questions = recall.questions,
                      .documents = recall.documents,
                      .attention = figures.attention,
@@ -89,14 +80,6 @@ std::string csv_cell(const Json& value) {
 }
 
 }  // namespace
-
-const std::array<std::pair<std::string_view, std::string_view>, 6> kSplits = {
-    {{"valid", "Validation texts"},
-     {"target", "Target texts"},
-     {"source", "Source texts"},
-     {"test", "Test texts"},
-     {"test target", "Test texts of the target"},
-     {"test source", "Test texts of the source"}}};
 
 ComparedRows compared_rows(const std::vector<RunOutcome>& outcomes) {
   ComparedRows rows;

@@ -5,6 +5,8 @@
 #include <array>
 #include <cmath>
 
+#include "data/settings/members.h"
+
 namespace focus {
 namespace {
 
@@ -30,15 +32,10 @@ struct Outer {
 
   void visit(auto&& f) {
     int half = twice / 2;
-    f("name", name);
-    f("value", value);
-    f("side", side);
-    f("known", known);
+    FOCUS_MEMBERS(f, name, value, side, known);
     f.maybe("more", more);
     f.part("count", part);
-    f("list", list);
-    f("members", members);
-    f("half", half);
+    FOCUS_MEMBERS(f, list, members, half);
     twice = 2 * half;
   }
 };

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <numbers>
+
 #include "data/settings/struct_json.h"
 #include "tests/support/compare.h"
 #include "tests/support/temp_folder.h"
@@ -197,21 +199,21 @@ TEST(Evaluation, EveryTokenButTheFirstIsScoredOnce) {
   LoadedModel model = tiny_loaded();
   const EvalText text = tiny_text(53);
   for (const Index stride : {1, 5, 8}) {
-    const Score score = evaluate(*model.decoder, text, {.context = 16, .stride = stride});
-    EXPECT_EQ(score.tokens, 52) << stride;
-    EXPECT_EQ(score.bytes, 4 * 53);
+    const Row row = evaluate(*model.decoder, text, {.context = 16, .stride = stride});
+    EXPECT_EQ(row.tokens_scored, 52) << stride;
+    EXPECT_NEAR(row.bits_per_byte * 4 * 53 * std::numbers::ln2, row.nats_per_token * 52, 1e-9);
   }
   // Windows that do not overlap: the first token of each has nothing before it.
-  EXPECT_EQ(evaluate(*model.decoder, text, {.context = 16, .stride = 16}).tokens, 49);
+  EXPECT_EQ(evaluate(*model.decoder, text, {.context = 16, .stride = 16}).tokens_scored, 49);
 }
 
 TEST(Evaluation, OneWindowIsTheLoss) {
   LoadedModel model = tiny_loaded();
   const EvalText text = tiny_text(30);
-  const Score score = evaluate(*model.decoder, text, {.context = 30, .stride = 30});
+  const Row row = evaluate(*model.decoder, text, {.context = 30, .stride = 30});
   const NoGrad guard;
   const double loss = static_cast<double>(model.decoder->loss(text.ids, 1).value()[0]);
-  EXPECT_NEAR(score.nats / 29, loss, 1e-5);
+  EXPECT_NEAR(row.nats_per_token, loss, 1e-5);
 }
 
 TEST(Evaluation, RowsSayWhatRan) {

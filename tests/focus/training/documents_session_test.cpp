@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "focus/evaluation/attention_spec.h"
-#include "focus/training/checkpoint.h"
 #include "focus/training/fit.h"
 #include "focus/training/training.h"
 #include "tests/support/compare.h"

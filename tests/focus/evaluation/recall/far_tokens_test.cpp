@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "data/settings/struct_json.h"
-#include "focus/evaluation/report/tables.h"
+#include "focus/evaluation/report/evaluation_file.h"
 #include "tests/support/tiny_session.h"
 
 namespace focus {
@@ -31,7 +31,7 @@ TEST(TokenLosses, AreThoseOfTheScore) {
   LoadedModel model = tiny_loaded();
   const EvalText text = random_text(53);
   TokenLosses losses;
-  const Score first =
+  const Row first =
       evaluate(*model.decoder, text, {.context = 16, .stride = 5}, {.losses = &losses});
   ASSERT_EQ(losses.nats.size(), 52U);
   double sum = 0;
@@ -41,7 +41,7 @@ TEST(TokenLosses, AreThoseOfTheScore) {
     EXPECT_LE(losses.before[i], 15);
     EXPECT_GE(losses.before[i], std::min<Index>(static_cast<Index>(i) + 1, 11));
   }
-  EXPECT_NEAR(sum, first.nats, 1e-9);
+  EXPECT_NEAR(sum / 52, first.nats_per_token, 1e-9);
   // A second text continues where the first ended.
   evaluate(*model.decoder, text, {.context = 16, .stride = 16}, {.losses = &losses});
   EXPECT_EQ(losses.tokens, 106);
@@ -56,7 +56,7 @@ TEST(FarTokens, TheShortContextIsWhatAModelSeesThatReadsNothingElse) {
     const FarSettings settings{.context = 8};
     EXPECT_EQ(settings.step(), 2);
     TokenLosses losses;
-    short_context_losses(*model.decoder, std::span(&text, 1), settings, {.losses = &losses});
+    evaluate(*model.decoder, text, settings.windows(), {.losses = &losses});
     ASSERT_EQ(losses.nats.size(), 59U);
     const NoGrad guard;
     for (std::size_t i = 0; i < losses.nats.size(); ++i) {
@@ -199,7 +199,7 @@ TEST(PositionLosses, BucketsDoubleAndThenGoInQuarters) {
   for (const PositionLoss& bucket : buckets) from.push_back(bucket.from);
   EXPECT_EQ(from, (std::vector<Index>{1, 2, 4, 8, 16, 20, 24, 28, 32, 40, 48, 56, 64}));
   EXPECT_EQ(buckets[1].tokens, 2);
-  EXPECT_EQ(buckets[1].nats, 2.5);
+  EXPECT_EQ(buckets[1].nats_per_token, 2.5);
   EXPECT_EQ(buckets[2].tokens, 3);
   EXPECT_EQ(buckets.back().tokens, 7);
   EXPECT_EQ(struct_to_json(buckets[4]).at("from"), 16);

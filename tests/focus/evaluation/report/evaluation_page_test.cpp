@@ -5,7 +5,6 @@
 
 #include "data/settings/struct_json.h"
 #include "focus/evaluation/report/evaluation_file.h"
-#include "focus/evaluation/report/tables.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
@@ -44,8 +43,8 @@ EvaluationFile everything() {
                               {{.name = "hard k=1"}, {2, 1, 0.625, {}}},
                               {{.name = "sink_window w=32"}, {3, 1, 0, 0}}}};
   for (Row& one : eval.texts->rows)
-    one.by_position = {{.from = 1, .to = 1, .tokens = 2, .nats = 3},
-                       {.from = 2, .to = 3, .tokens = 4, .nats = 2}};
+    one.by_position = {{.from = 1, .to = 1, .tokens = 2, .nats_per_token = 3},
+                       {.from = 2, .to = 3, .tokens = 4, .nats_per_token = 2}};
   return eval;
 }
 

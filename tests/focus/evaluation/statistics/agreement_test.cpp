@@ -1,5 +1,3 @@
-#include "focus/evaluation/statistics/agreement.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <numeric>
 
 #include "autograd/base/random.h"
+#include "focus/evaluation/statistics/statistics.h"
 
 namespace focus {
 namespace {
@@ -48,22 +47,16 @@ TEST(Agreement, NormalisedMutualInformationByHand) {
   EXPECT_NEAR(normalised_mutual_information(table_of({0, 0, 1, 1}, {0, 1, 0, 1})), 0, 1e-12);
 }
 
-TEST(Agreement, TheSameGroupsByOtherNumbersAreTheSame) {
-  const Agreement same = agreement(table_of({0, 0, 1, 2, 2, 1}, {2, 2, 0, 1, 1, 0}));
-  EXPECT_NEAR(same.rand, 1, 1e-12);
-  EXPECT_NEAR(same.information, 1, 1e-12);
-  EXPECT_EQ(same.kept, 1);
-}
-
-TEST(Agreement, WithoutAnythingToTellApart) {
-  const Agreement one_group = agreement(table_of({0, 0, 0}, {0, 0, 0}));
-  EXPECT_EQ(one_group.rand, 1);
-  EXPECT_EQ(one_group.information, 1);
-  EXPECT_EQ(one_group.kept, 1);
-  const Agreement against_one = agreement(table_of({0, 0, 0, 0}, {0, 0, 1, 1}));
-  EXPECT_EQ(against_one.rand, 0);
-  EXPECT_EQ(against_one.information, 0);
-  EXPECT_EQ(against_one.kept, 0.5);
+TEST(Agreement, OfTheSameGroupsByOtherNumbersAndOfOneGroup) {
+  const auto expect = [](const Classes& a, const Classes& b, double same, double kept) {
+    const Agreement found = agreement(table_of(a, b));
+    EXPECT_NEAR(found.rand, same, 1e-12);
+    EXPECT_NEAR(found.information, same, 1e-12);
+    EXPECT_EQ(found.kept, kept);
+  };
+  expect({0, 0, 1, 2, 2, 1}, {2, 2, 0, 1, 1, 0}, 1, 1);
+  expect({0, 0, 0}, {0, 0, 0}, 1, 1);
+  expect({0, 0, 0, 0}, {0, 0, 1, 1}, 0, 0.5);
 }
 
 TEST(Agreement, MatchingIsNotGreedy) {

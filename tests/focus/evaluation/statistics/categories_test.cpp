@@ -1,6 +1,6 @@
-#include "focus/evaluation/statistics/categories.h"
-
 #include <gtest/gtest.h>
+
+#include "focus/evaluation/statistics/statistics.h"
 
 namespace focus {
 namespace {

@@ -1,12 +1,10 @@
-#include "focus/evaluation/statistics/groupings.h"
-
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <bit>
 #include <cmath>
 
 #include "focus/evaluation/statistics/groups_report.h"
+#include "focus/evaluation/statistics/statistics.h"
 #include "tests/support/compare.h"
 #include "tests/support/grouping_layers.h"
 #include "tests/support/random.h"
@@ -119,16 +117,13 @@ TEST(Groupings, OfFewerLayersAreRefused) {
 }
 
 TEST(Groupings, AreTheSameForAnyNumberOfThreads) {
-  const int before = omp_get_max_threads();
   std::vector<std::vector<GroupAssignments>> runs;
-  for (const int threads : {1, 3}) {
-    omp_set_num_threads(threads);
+  for (const int threads : {1, 3})
     for (const FocusConfig& config : {tiny_focus(), tiny_keys()}) {
       TinyText tiny(config);
-      runs.push_back(collect_groupings(tiny.decoder, tiny.focus, tiny.text));
+      runs.push_back(with_threads(
+          threads, [&] { return collect_groupings(tiny.decoder, tiny.focus, tiny.text); }));
     }
-  }
-  omp_set_num_threads(before);
   for (std::size_t space = 0; space < 2; ++space)
     for (std::size_t i = 0; i < runs[space].size(); ++i) {
       EXPECT_EQ(runs[space][i].group_of_token, runs[space + 2][i].group_of_token);

@@ -32,8 +32,8 @@ TEST(GroupStatistics, SizesAndConfidence) {
     EXPECT_EQ(details.groups[group].size, size);
     EXPECT_NEAR(details.groups[group].confidence, confidence, 1e-12);
   }
-  EXPECT_EQ(details.largest, 5 / 8.0);
-  EXPECT_EQ(details.smallest, 0);
+  EXPECT_EQ(details.largest_group, 5 / 8.0);
+  EXPECT_EQ(details.smallest_group, 0);
   EXPECT_NEAR(details.confidence, 5 / 8.0, 1e-12);
   EXPECT_NEAR(details.size_entropy,
               (5 * std::log(8.0 / 5) + 3 * std::log(8.0 / 3)) / 8 / std::log(3.0), 1e-12);

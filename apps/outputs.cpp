@@ -1,18 +1,16 @@
-#include "focus/evaluation/report/output_file.h"
-
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 
+#include "apps/command.h"
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/files/input_file.h"
 #include "data/tensors/safetensors.h"
 
-namespace focus {
+namespace focus::app {
 namespace fs = std::filesystem;
 namespace {
 
@@ -90,8 +88,8 @@ void refuse_input(const OutputPlace& output, const std::string& input, bool is_o
          output.path.string(), same ? "is" : "is in", input);
 }
 
-}  // namespace
-
+/// Whether what is there is what the program writes there, by its contents: the figures of --json,
+/// a page, a chart, the logits of `focus logits`.
 bool is_own_output(const OutputPlace& output) {
   const fs::path& path = output.path;
   const auto figures = [&] { return are_figures(read_file(path)); };
@@ -100,6 +98,8 @@ bool is_own_output(const OutputPlace& output) {
   if (output.option == "--json") return can_be_read(path, figures);
   return can_be_read(path, drawn) || (output.option == "--out" && can_be_read(path, logits));
 }
+
+}  // namespace
 
 void check_outputs(std::span<const OutputPlace> outputs, std::span<const std::string> inputs,
                    bool overwrite) {
@@ -122,4 +122,4 @@ void check_outputs(std::span<const OutputPlace> outputs, std::span<const std::st
   }
 }
 
-}  // namespace focus
+}  // namespace focus::app
