@@ -1,6 +1,7 @@
 #include <set>
 
 #include "tests/support/cli.h"
+#include "tests/support/html.h"
 
 namespace focus {
 namespace {
@@ -23,28 +24,6 @@ runs:
 eval: {valid: [{valid}], test: [{train}], context: 64, stride: 32,
        attentions: [dense, local, "focus:1", trained]}
 )");
-}
-
-/// Every tag that is opened is closed in order.
-void expect_well_formed(const std::string& html) {
-  static const Words kEmpty = {"meta", "!DOCTYPE"};
-  Words open;
-  for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
-    const std::size_t end = html.find('>', at);
-    ASSERT_NE(end, std::string::npos);
-    const bool closes = html[at + 1] == '/';
-    const std::size_t start = at + (closes ? 2 : 1);
-    const std::string name = html.substr(start, html.find_first_of(" >/\n", start) - start);
-    if (html[end - 1] == '/' || std::ranges::find(kEmpty, name) != kEmpty.end()) continue;
-    if (!closes) {
-      open.push_back(name);
-      continue;
-    }
-    ASSERT_FALSE(open.empty()) << name;
-    EXPECT_EQ(open.back(), name);
-    open.pop_back();
-  }
-  EXPECT_TRUE(open.empty());
 }
 
 TEST(CliCompare, TrainsOnceAndWritesEveryForm) {

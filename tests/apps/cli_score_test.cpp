@@ -100,14 +100,10 @@ TEST(CliScore, BadRequestsAreRefusedAndNothingIsWritten) {
     Words more = {};
   };
   for (const auto& [requests, parts, more] : std::vector<Case>{
-           {"", {"no requests"}},
            {good + "{\"type\"\n", {"in.jsonl:2", "not valid JSON"}},
-           {good + R"({"type":"generate_until","context":"a","until":["\ud800"]})",
-            {"in.jsonl:2", "surrogate"}},
            {good + R"({"type":"loglikelihood_rolling","text":""})", {"in.jsonl:2", "BOS or EOS"}},
            {good + R"({"type":"generate_until","context":"a","max_gen_toks":64})",
             {"in.jsonl:2", "no room", "64 tokens"}},
-           {good + asked("a", ""), {"in.jsonl:2", "continuation is empty"}},
            {good + asked("", "b"), {"in.jsonl:2", "BOS or EOS"}},  // this model has none
            {asked("a", "123456789"), {"in.jsonl:1", "9 tokens", "8 fit"}, "--max-length 8"},
            {good, {"max-length 65", "64 positions"}, "--max-length 65"},

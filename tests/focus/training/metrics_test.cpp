@@ -1,34 +1,23 @@
 #include "focus/training/metrics.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
-#include <sstream>
+
+#include "tests/support/temp_folder.h"
 
 namespace focus {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
 
 class Metrics : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ =
-        fs::path(testing::TempDir()) /
-        (std::string("metrics_") + testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    path_ = folder_ / "metrics.jsonl";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  std::string content() const { return read_text(path_); }
 
-  std::string content() const {
-    std::ostringstream text;
-    text << std::ifstream(path_).rdbuf();
-    return text.str();
-  }
-
-  fs::path folder_, path_;
+  const TempFolder folder_;
+  const fs::path path_ = folder_ / "metrics.jsonl";
 };
 
 TEST_F(Metrics, WritesALinePerRecordAtOnce) {
@@ -55,7 +44,7 @@ TEST_F(Metrics, ResumingDropsLaterRecordsAndATornLine) {
   }
   EXPECT_EQ(content(), kept + "{\"step\":3,\"again\":true}\n");
   EXPECT_EQ(read_metrics(path_).size(), 4u);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+  EXPECT_EQ(files_in(folder_.path()), 1u);
 }
 
 TEST_F(Metrics, WhatAPowerCutLeftHolesInIsDroppedFromThereOn) {
@@ -75,17 +64,12 @@ TEST_F(Metrics, ResumingWithoutAFileStartsOne) {
 TEST_F(Metrics, ABrokenLineInTheMiddleIsAnErrorAndTheFileStays) {
   const std::string broken = "{\"step\":1}\nnonsense\n{\"step\":2}\n";
   std::ofstream(path_) << broken;
-  try {
-    MetricsFile file(path_, 1);
-    FAIL() << "read a broken file";
-  } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find("metrics.jsonl:2:"), std::string::npos);
-  }
+  EXPECT_THAT(error_of([&] { MetricsFile(path_, 1); }), HasSubstr("metrics.jsonl:2:"));
   EXPECT_EQ(content(), broken);
 }
 
 TEST_F(Metrics, RefusesAMissingFolder) {
-  EXPECT_THROW(MetricsFile(folder_ / "none" / "metrics.jsonl"), std::runtime_error);
+  EXPECT_THROW(MetricsFile(folder_ / "none/metrics.jsonl"), std::runtime_error);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "focus/evaluation/report/charts.h"
+#include "tests/support/html.h"
 
 namespace focus {
 namespace {
@@ -15,26 +16,6 @@ using testing::HasSubstr;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-/// Every tag that is opened is closed in the right order, so the page is well formed.
-void expect_balanced(const std::string& html) {
-  std::vector<std::string> open;
-  for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
-    const std::size_t end = html.find('>', at);
-    ASSERT_NE(end, std::string::npos);
-    const std::string tag = html.substr(at + 1, end - at - 1);
-    if (tag[0] == '!' || tag.starts_with("meta") || tag.ends_with('/')) continue;
-    const std::string name = tag.substr(tag[0] == '/', tag.find(' ') - (tag[0] == '/'));
-    if (tag[0] != '/') {
-      open.push_back(name);
-    } else {
-      ASSERT_FALSE(open.empty()) << name;
-      ASSERT_EQ(open.back(), name);
-      open.pop_back();
-    }
-  }
-  EXPECT_TRUE(open.empty());
-}
 
 /// The places of the last line's points.
 std::vector<std::pair<double, double>> drawn(const std::string& svg) {
@@ -77,7 +58,7 @@ TEST(HtmlReport, IsOneWellFormedPageWithoutAnythingFromOutside) {
   const std::string html = full_report().html();
   EXPECT_TRUE(html.starts_with("<!DOCTYPE html>"));
   EXPECT_LT(html.size(), 100'000u);
-  expect_balanced(html);
+  expect_well_formed(html);
   for (const char* part :
        {"prefers-color-scheme: dark", "@media print",
         // Text is escaped.
@@ -124,9 +105,9 @@ TEST(HtmlReport, EmptyAndSinglePointChartsAreDrawn) {
         Chart{.series = {{.name = "flat", .points = {{1, 1e300}, {2, 1e300}}}}}}) {
     const std::string svg = line_chart(chart);
     EXPECT_THAT(svg, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
-    expect_balanced(svg);
+    expect_well_formed(svg);
   }
-  expect_balanced(points_chart({}));
+  expect_well_formed(points_chart({}));
 }
 
 TEST(HtmlReport, LabelsOfNeighbouringPointsKeepApart) {
@@ -150,7 +131,7 @@ TEST(HtmlReport, LabelsWithoutRoomAreLeftOutAndEveryPointSaysWhatItIs) {
     chart.series[0].points.push_back({i * 1e-3, 1, "label " + std::to_string(i)});
   chart.series[0].points.push_back({100, 5, "far"});
   const std::string svg = points_chart(chart);
-  expect_balanced(svg);
+  expect_well_formed(svg);
   EXPECT_NE(svg.find(">far<"), std::string::npos);
   int shown = 0;
   for (int i = 0; i < 60; ++i) {
@@ -165,7 +146,7 @@ TEST(HtmlReport, ManySeriesDifferByShapeWhereColoursRepeat) {
   Chart chart;
   for (int i = 0; i < 9; ++i) chart.add(std::to_string(i), {i * 1.0, 1});
   const std::string svg = points_chart(chart);
-  expect_balanced(svg);
+  expect_well_formed(svg);
   EXPECT_THAT(svg, AllOf(HasSubstr("<circle class=\"dot f0\""), HasSubstr("<path class=\"dot f0\""),
                          Not(HasSubstr("<path class=\"dot f1\""))));
 }
