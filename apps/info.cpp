@@ -7,7 +7,7 @@
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/gguf/gguf.h"
-#include "focus/adapters/lora/lora_files.h"
+#include "focus/adapters/lora/lora.h"
 #include "focus/method/summary/head_budgets.h"
 #include "focus/models/fingerprint.h"
 

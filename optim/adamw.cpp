@@ -37,9 +37,9 @@ double gradient_norm(const NamedParameters& parameters) {
     const Tensor& grad = p.variable.grad();
     if (!grad.defined()) continue;
     const Index size = grad.size();
-    std::vector<double> sums(static_cast<std::size_t>((size + kElementChunk - 1) / kElementChunk));
+    std::vector<double> sums((size + kElementChunk - 1) / kElementChunk);
     parallel_chunks(size, kElementChunk, [&](Index begin, Index end) {
-      sums[static_cast<std::size_t>(begin / kElementChunk)] =
+      sums[begin / kElementChunk] =
           simd::kernels().elementwise.sum_of_squares(grad.data() + begin, end - begin);
     });
     for (const double sum : sums) total += sum;

@@ -97,11 +97,11 @@ class GradientSum {
   void exchange_block(Index begin, Index end) {
     const Index count = ranks_.count(), me = ranks_.rank();
     const auto slice = [&](Index q) { return begin + (end - begin) * q / count; };
-    std::vector<std::vector<Real>> to(static_cast<std::size_t>(count));
+    std::vector<std::vector<Real>> to(count);
     for (Index q = 0; q < count; ++q) {
-      std::vector<Real>& mine = to[static_cast<std::size_t>(q)];
+      std::vector<Real>& mine = to[q];
       const Index size = slice(q + 1) - slice(q);
-      mine.resize(owned_.size() * static_cast<std::size_t>(size));  // zeros
+      mine.resize(owned_.size() * size);  // zeros
       Real* out = mine.data();
       for (const std::vector<Tensor>& part : owned_) {
         for_each_in(slice(q), slice(q + 1), [&](std::size_t i, Index at, Index offset, Index n) {
@@ -114,13 +114,12 @@ class GradientSum {
     const Index size = slice(me + 1) - slice(me);
     std::string sum(static_cast<std::size_t>(size) * sizeof(Real), '\0');
     for (int part = 0; part < parts_; ++part) {
-      const Real* from =
-          of_rank[static_cast<std::size_t>(ranks_.rank_of(part))].data() + part / count * size;
+      const Real* from = of_rank[ranks_.rank_of(part)].data() + part / count * size;
       simd::kernels().scale_row(from, 1, size, reinterpret_cast<Real*>(sum.data()), part > 0);
     }
     const std::vector<std::string> slices = ranks_.gather(sum);
     for (Index q = 0; q < count; ++q) {
-      const auto* from = reinterpret_cast<const Real*>(slices[static_cast<std::size_t>(q)].data());
+      const auto* from = reinterpret_cast<const Real*>(slices[q].data());
       for_each_in(slice(q), slice(q + 1), [&](std::size_t i, Index at, Index offset, Index n) {
         std::copy_n(from + offset, n, sums_[i].data() + at);
       });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -85,7 +86,11 @@ std::string choices_text(std::span<const std::string_view> names);
 ConfigNode split_override(const ConfigNode& node);
 
 /// An enum lists its names in the order of its values, which count from 0:
-///   constexpr std::array<std::string_view, 2> enum_names(Gate) { return {"logit", "affinity"}; }
+///   constexpr auto enum_names(Gate) { return enum_list("logit", "affinity"); }
+template <class... Names>
+constexpr std::array<std::string_view, sizeof...(Names)> enum_list(const Names&... names) {
+  return {names...};
+}
 template <class E>
 concept ConfigEnum = std::is_enum_v<E> && requires(E e) {
   enum_names(e);

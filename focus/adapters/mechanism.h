@@ -50,9 +50,7 @@ class Mechanism : public Adapter {
     return 0;
   }
 
-  const Tensor& constants(const MechanismInputs& in) const {
-    return layers[static_cast<std::size_t>(in.layer)].constants;
-  }
+  const Tensor& constants(const MechanismInputs& in) const { return layers[in.layer].constants; }
 
  private:
   std::string kind_;

@@ -33,19 +33,15 @@ namespace {
 
 void check_summary(const FocusConfig& config, const GroupingKind& kind) {
   const SummarySettings& s = config.summary;
+  s.validate("focus.summary.");
   // num_selected_groups has a default that few groups do not have: all of them are meant then.
-  check(s.num_selected_groups >= 0 &&
-            (kind.groups_tokens || s.num_selected_groups <= config.num_groups),
+  check(kind.groups_tokens || s.num_selected_groups <= config.num_groups,
         "focus.summary.num_selected_groups must be from 0 to num_groups {}, not {}",
         config.num_groups, s.num_selected_groups);
   const int m = s.train_num_selected_groups.value_or(0);
   check(m >= 0 && m <= config.num_groups,
         "focus.summary.train_num_selected_groups must be from 0 to num_groups {}, not {}",
         config.num_groups, m);
-  check(s.block >= 1, "focus.summary.block must be at least 1, not {}", s.block);
-  check(s.sinks >= 0 && s.sinks <= kMaxSinks, "focus.summary.sinks must be from 0 to {}, not {}",
-        kMaxSinks, s.sinks);
-  check(s.width >= 0 && s.width <= 1, "focus.summary.width must be in [0, 1], not {}", s.width);
   check(kind.groups_tokens || s.selection == GroupSelection::mass,
         "focus.summary.selection own needs groups of tokens: a query is not in a group of {}",
         kind.name);

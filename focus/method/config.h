@@ -19,7 +19,7 @@ enum class Gate {
   logit,    // s sigmoid(lambda a): the paper's Eq. 2; it does not prune (a score of 0 is not -inf)
   affinity  // s + log(a + floor): multiplies the pair's softmax weight by a; its limit is the mask
 };
-constexpr auto enum_names(Gate) { return std::array<std::string_view, 2>{"logit", "affinity"}; }
+constexpr auto enum_names(Gate) { return enum_list("logit", "affinity"); }
 
 /// Where the groups' log-potentials b come from.
 enum class Balance {
@@ -27,29 +27,25 @@ enum class Balance {
   carried,   // a moving average over batches already seen: a constant, causal
   none       // b = 0, plain softmax: collapses; for ablation
 };
-constexpr auto enum_names(Balance) {
-  return std::array<std::string_view, 3>{"sequence", "carried", "none"};
-}
+constexpr auto enum_names(Balance) { return enum_list("sequence", "carried", "none"); }
 
 /// Whose entropy the entropy term raises; the paper says that it tried one, not which.
 enum class EntropyOf {
   mean,  // of the batch's mean assignment: groups of equal mass
   token  // of each token's assignment: none so sure that its gradient is gone
 };
-constexpr auto enum_names(EntropyOf) { return std::array<std::string_view, 2>{"mean", "token"}; }
+constexpr auto enum_names(EntropyOf) { return enum_list("mean", "token"); }
 
 /// What moves the centroids.
 enum class CentroidUpdate {
   gradient,
   average  // each follows the mean of its tokens' routing vectors, without a gradient
 };
-constexpr auto enum_names(CentroidUpdate) {
-  return std::array<std::string_view, 2>{"gradient", "average"};
-}
+constexpr auto enum_names(CentroidUpdate) { return enum_list("gradient", "average"); }
 
 /// What hard attention does with the affinity of the distant pairs it attends.
 enum class HardGate { drop, keep };
-constexpr auto enum_names(HardGate) { return std::array<std::string_view, 2>{"drop", "keep"}; }
+constexpr auto enum_names(HardGate) { return enum_list("drop", "keep"); }
 
 /// What a training step attends. The paper trains soft and leaves the rest open.
 enum class Training {
@@ -58,9 +54,7 @@ enum class Training {
            // carries the gradient (straight-through), and a step costs what its pairs cost
   summary  // attention with summary tokens; the groups carry the gradient (straight-through)
 };
-constexpr auto enum_names(Training) {
-  return std::array<std::string_view, 3>{"soft", "hard", "summary"};
-}
+constexpr auto enum_names(Training) { return enum_list("soft", "hard", "summary"); }
 
 /// What training lowers.
 enum class Objective {
@@ -71,7 +65,7 @@ enum class Objective {
                        // one's, on the dense layers' inputs: no backward pass through the model
 };
 constexpr auto enum_names(Objective) {
-  return std::array<std::string_view, 3>{"lm", "logit_distillation", "layer_distillation"};
+  return enum_list("lm", "logit_distillation", "layer_distillation");
 }
 
 /// Which kind of the table of groupings (focus/method/grouping/grouping.h) makes the groups.
@@ -142,7 +136,6 @@ struct KeySettings {
       "measured: heads get different numbers of groups, by the error measured in the fit, "
       "num_selected_groups on average; equal: each head selects num_selected_groups");
   }
-  void validate() const {}
 };
 
 /// What the paper tried against the collapse of groups before Sinkhorn, of groups of tokens.

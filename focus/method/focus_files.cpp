@@ -49,24 +49,23 @@ std::vector<ConfigField> stored_fields(FocusConfig& config) {
   return fields;
 }
 
-void check_settings(const SavedFocus& saved) {
+/// Checks what has been read, and reads the sizes by size_of(name).
+template <class F>
+void finish(SavedFocus& saved, F&& size_of) {
   try {
     saved.config.validate();
   } catch (const std::invalid_argument& error) {
     fail("{}: {}", saved.where, error.what());
   }
-}
-
-void check_sizes(const SavedFocus& saved) {
   const Index layers = saved.shape.num_layers;
   if (layers < 1 || layers > kMostLayers) fail("{}: {} layers are not valid", saved.where, layers);
-  FocusShape shape = saved.shape;
-  for_each_size(shape, saved.config, [&](const char* name, Index size) {
+  for_each_size(saved.shape, saved.config, [&](const char* name, Index& size) {
+    size = size_of(name);
     if (size < 1 || size > kMostWidth) fail("{}: {} {} is not valid", saved.where, name, size);
   });
   if (saved.fitted_context < 0 || saved.fitted_context > kMostContext)
     fail("{}: {} {} is not valid", saved.where, kFittedContext, saved.fitted_context);
-  if (static_cast<Index>(saved.updates.size()) != layers)
+  if (std::ssize(saved.updates) != layers)
     fail("{}: carried_updates has {} values for {} layers", saved.where, saved.updates.size(),
          layers);
 }
@@ -113,10 +112,7 @@ SavedFocus open_focus(const StoreReader& store) {
   saved.base_fingerprint = store.string_attribute("/focus", "base_fingerprint");
   read_config_text(store.text("/focus/config.yaml"), saved.where + ": /focus/config.yaml", {},
                    saved.config);
-  check_settings(saved);
   saved.shape.num_layers = store.int_attribute("/focus", "num_layers");
-  for_each_size(saved.shape, saved.config,
-                [&](const char* name, Index& size) { size = store.int_attribute("/focus", name); });
   for (Index i = 0; i < std::min(saved.shape.num_layers, kMostLayers); ++i)
     saved.updates.push_back(store.int_attribute(layer_path(i), "updates"));
   if (store.has_attribute("/focus", kFittedContext))
@@ -124,7 +120,7 @@ SavedFocus open_focus(const StoreReader& store) {
   saved.tensor = [store](Index layer, const std::string& name, const Shape& shape) {
     return store.tensor(layer_path(layer) + "/" + name, shape);
   };
-  check_sizes(saved);
+  finish(saved, [&](const char* name) { return store.int_attribute("/focus", name); });
   return saved;
 }
 
@@ -159,11 +155,7 @@ SavedFocus open_focus_folder(const fs::path& folder) {
                           "carried_updates", kFittedContext})
     settings.erase(key);
   read_config_text(settings.dump(), saved.where, {}, saved.config);
-  check_settings(saved);
-  for_each_size(saved.shape, saved.config, [&](const char* name, Index& size) {
-    size = view.at(name).integer(kMostWidth + 1);
-  });
-  check_sizes(saved);
+  finish(saved, [&](const char* name) { return view.at(name).integer(kMostWidth + 1); });
   const std::shared_ptr<TensorSource> weights =
       std::make_shared<SafetensorsFile>(folder / kFocusWeightsFile);
   saved.tensor = [weights](Index layer, const std::string& name, const Shape& shape) {
@@ -232,15 +224,15 @@ AdapterKind focus_kind() {
 void restore_focus(const SavedFocus& saved, FocusModel& focus) {
   const Index layers = focus.shape().num_layers;
   head_needs(saved);  // must be such
-  check(static_cast<Index>(saved.updates.size()) == layers, "{}: {} layers, but {} are expected",
-        saved.where, saved.updates.size(), layers);
+  check(std::ssize(saved.updates) == layers, "{}: {} layers, but {} are expected", saved.where,
+        saved.updates.size(), layers);
   focus.grouping().fitted_context() = saved.fitted_context;
   for (Index i = 0; i < layers; ++i) {
     focus.grouping().visit_tensors(i, [&](std::string_view name, Tensor& value) {
       const Tensor stored = saved.tensor(i, std::string(name), value.shape());
       std::ranges::copy(stored.span(), value.data());
     });
-    focus.grouping().updates(i) = saved.updates[static_cast<std::size_t>(i)];
+    focus.grouping().updates(i) = saved.updates[i];
   }
 }
 

@@ -13,8 +13,9 @@
 #include "focus/method/summary/head_budgets.h"
 
 namespace focus {
-
 namespace {
+
+constexpr std::string_view kParameters = "focus.";
 
 /// What tokens [begin, end) have of a list that has as much of every token.
 template <class T>
@@ -44,7 +45,7 @@ GateOptions gate_options(const FocusConfig& config, const AttentionSpec& attenti
     options.membership = membership(routing, attention.top_k);
   } else {
     options.sinks = 0;
-    options.membership.assign(static_cast<std::size_t>(routing.assignments.value().rows()), 0);
+    options.membership.assign(routing.assignments.value().rows(), 0);
   }
   return options;
 }
@@ -56,10 +57,8 @@ FocusModel::FocusModel(const FocusConfig& config, const FocusShape& shape, Rng& 
   mode =
       AttentionSpec{.kind = soft ? AttentionKind::soft : AttentionKind::summary}.or_from(config_);
   grouping_ = grouping_kind().make(config_, shape_, rng);
-  const auto layers = static_cast<std::size_t>(shape.num_layers);
-  last_group_ids_.resize(layers);
-  layer_errors_.resize(layers);
-  reset_statistics();
+  last_group_ids_.resize(shape.num_layers);
+  layer_errors_.resize(shape.num_layers);
 }
 
 AttentionSpec FocusModel::training_mode(const StepInfo& place) const {
@@ -86,10 +85,6 @@ void FocusModel::attach(Decoder& decoder) {
   attached_.reset();  // or it would be put back when the new one goes
   decoder_ = &decoder;
   attached_.emplace(decoder, [this](const MechanismInputs& in) { return attend(in); });
-}
-
-namespace {
-constexpr std::string_view kParameters = "focus.";
 }
 
 void FocusModel::visit_parameters(const std::function<void(const std::string&, Variable&)>& f) {
@@ -151,7 +146,7 @@ Variable FocusModel::attend(const MechanismInputs& in) {
         grouping_->kind(), mode.name());
   const Routing routing = grouping_->route(in, *runs.balance);
   const GateOptions options = gate_options(config_, runs, routing);
-  if (gather_statistics) gather(in, routing, options, runs.kind != AttentionKind::local);
+  if (counting_) gather(in, routing, options, runs.kind != AttentionKind::local);
   if (runs.kind != AttentionKind::soft)
     return by_document(in, [&](const MechanismInputs& part, Index begin, Index end) {
       GateOptions of_part = options;
@@ -188,22 +183,20 @@ SummarySettings FocusModel::summary_of(const AttentionSpec& attention, Index lay
       !settings.query_heads_select())
     return settings;
   if (const std::vector<Tensor> needs = head_needs(); !needs.empty())
-    settings.selected_by_head = head_budgets(needs, settings.num_selected_groups,
-                                             config_.num_groups)[static_cast<std::size_t>(layer)];
+    settings.selected_by_head =
+        head_budgets(needs, settings.num_selected_groups, config_.num_groups)[layer];
   return settings;
 }
 
 Variable FocusModel::layer_error(const MechanismInputs& in, const Variable& out,
                                  const Variable& dense) const {
-  const Weight& projection =
-      decoder_->layers()[static_cast<std::size_t>(in.layer)].self_attn.o_proj.weight;
+  const Weight& projection = decoder_->layers()[in.layer].self_attn.o_proj.weight;
   const Shape rows = {in.q.dim(0), in.q.dim(1), in.q.dim(2) * in.q.dim(3)};
   return relative_squared_error(linear(reshape(out, rows), projection, {}),
                                 linear(reshape(dense, rows), projection, {}).value());
 }
 
 Variable FocusModel::attend_summary(const MechanismInputs& in, const AttentionSpec& attends) {
-  const auto layer = static_cast<std::size_t>(in.layer);
   const SummarySettings settings = summary_of(attends, in.layer);
   const GroupIds group_ids = grouping_->group_ids(in, *attends.balance);
   const Variable summary_bias = grouping_->summary_bias(in.layer, in.k.dim(2));
@@ -212,23 +205,23 @@ Variable FocusModel::attend_summary(const MechanismInputs& in, const AttentionSp
     SummaryReport of_part;
     Variable of_document = summary_attention(
         part.q, part.k, part.v, in.options.documents ? part_of(group_ids, begin, end) : group_ids,
-        summary_bias, part.options, settings, gather_statistics ? &of_part : nullptr);
+        summary_bias, part.options, settings, counting_ ? &of_part : nullptr);
     report.pairs.insert(report.pairs.end(), of_part.pairs.begin(), of_part.pairs.end());
     report.scored.insert(report.scored.end(), of_part.scored.begin(), of_part.scored.end());
     return of_document;
   });
-  if (gather_statistics) gather_summary(in, group_ids, report, settings);
-  last_group_ids_[layer] = {group_ids.groups, group_ids.heads, group_ids.ids, {}};
+  if (counting_) gather_summary(in, group_ids, report, settings);
+  last_group_ids_[in.layer] = {group_ids.groups, group_ids.heads, group_ids.ids, {}};
   if (config_.objective != Objective::layer_distillation || !grad_enabled()) return out;
   // The next layer continues from the dense output: no layer's error reaches another's parameters.
   Variable dense = attention(in.q, in.k, in.v, in.options);
-  layer_errors_[layer] = layer_error(in, out, dense);
+  layer_errors_[in.layer] = layer_error(in, out, dense);
   return dense;
 }
 
 void FocusModel::gather_summary(const MechanismInputs& in, const GroupIds& group_ids,
                                 const SummaryReport& report, const SummarySettings& settings) {
-  GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
+  GroupStatistics& stats = statistics_[in.layer];
   stats.add_sizes(group_ids.ids, group_ids.heads, config_.num_groups);
   const Index heads = in.q.dim(2), dim = in.q.dim(3);
   const std::vector<Index> starts = sequence_starts(in);
@@ -251,14 +244,13 @@ void FocusModel::gather_summary(const MechanismInputs& in, const GroupIds& group
 
 void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
                         const GateOptions& options, bool by_groups) {
-  GroupStatistics& stats = statistics[static_cast<std::size_t>(in.layer)];
+  GroupStatistics& stats = statistics_[in.layer];
   stats.add(routing);
   const std::vector<Index> starts = sequence_starts(in);
   for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
     const Index first = starts[s], seq_len = starts[s + 1] - first;
     std::span<const std::uint64_t> masks(options.membership);
-    if (!masks.empty())
-      masks = masks.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(seq_len));
+    if (!masks.empty()) masks = masks.subspan(first, seq_len);
     stats.pairs +=
         count_pairs(masks, seq_len, config_.local_window, in.options.sliding_window, options.sinks);
   }
@@ -279,13 +271,14 @@ Variable FocusModel::take_auxiliary_loss() {
 }
 
 void FocusModel::start_counting() {
-  reset_statistics();
-  gather_statistics = true;
+  counting_ = true;
+  statistics_.assign(last_group_ids_.size(), {});
+  for (GroupStatistics& stats : statistics_) stats.sizes.assign(config_.num_groups, 0);
 }
 
 AttentionCounts FocusModel::counts() const {
-  AttentionCounts counts{.pairs = {}, .layers = statistics};
-  for (const GroupStatistics& layer : statistics) counts.pairs += layer.pairs;
+  AttentionCounts counts{.pairs = {}, .layers = statistics_};
+  for (const GroupStatistics& layer : statistics_) counts.pairs += layer.pairs;
   return counts;
 }
 
@@ -294,11 +287,5 @@ void FocusModel::write(StoreWriter& store, const std::string& base_fingerprint) 
 }
 
 void FocusModel::restore(const StoreReader& store) { restore_focus(open_focus(store), *this); }
-
-void FocusModel::reset_statistics() {
-  statistics.assign(last_group_ids_.size(), GroupStatistics{});
-  for (GroupStatistics& stats : statistics)
-    stats.sizes.assign(static_cast<std::size_t>(config_.num_groups), 0);
-}
 
 }  // namespace focus

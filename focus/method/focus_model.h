@@ -53,7 +53,7 @@ class FocusModel : public Adapter {
   void begin_validation() override;
 
   void start_counting() override;
-  void stop_counting() override { gather_statistics = false; }
+  void stop_counting() override { counting_ = false; }
   AttentionCounts counts() const override;
 
   /// All of it in /focus.
@@ -81,11 +81,6 @@ class FocusModel : public Adapter {
   /// are known.
   SummarySettings summary_of(const AttentionSpec& attention, Index layer);
 
-  /// While true, forward passes add to `statistics`.
-  bool gather_statistics = false;
-  std::vector<GroupStatistics> statistics;  // one a layer
-  void reset_statistics();
-
  private:
   Variable attend_summary(const MechanismInputs& in, const AttentionSpec& attention);
   /// The layer's squared error of attention outputs after o_proj, relative to the dense ones'.
@@ -101,11 +96,10 @@ class FocusModel : public Adapter {
   std::vector<GroupIds> last_group_ids_;  // of the last forward pass, without its graph
   std::vector<Variable> layer_errors_;    // of each layer, with its graph, until they are taken
   std::vector<GroupStatistics> step_groups_;
+  bool counting_ = false;
+  std::vector<GroupStatistics> statistics_;  // of each layer since start_counting()
   std::optional<AttachedMechanism> attached_;
   Decoder* decoder_ = nullptr;  // that it is attached to
 };
-
-/// Makes every parameter collect a gradient, or none; centroids that follow their tokens do not.
-inline void set_requires_grad(FocusModel& focus, bool wanted) { focus.set_trainable(wanted); }
 
 }  // namespace focus

@@ -20,8 +20,7 @@ enum class AttentionKind {
   baseline,  // one of the table of kinds
 };
 constexpr auto enum_names(AttentionKind) {
-  return std::array<std::string_view, 8>{"dense",   "local", "soft",    "hard",
-                                         "summary", "focus", "trained", "baseline"};
+  return enum_list("dense", "local", "soft", "hard", "summary", "focus", "trained", "baseline");
 }
 
 /// Which attention: what a word says (focus/evaluation/attention_spec.h), and, with the rest as an

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "autograd/base/check.h"
 #include "autograd/tensor.h"
 #include "data/settings/config_values.h"
 
@@ -22,34 +23,28 @@ enum class UnselectedGroups {
   summary,  // as one token: its mean key and mean value
   drop      // not at all
 };
-constexpr auto enum_names(UnselectedGroups) {
-  return std::array<std::string_view, 2>{"summary", "drop"};
-}
+constexpr auto enum_names(UnselectedGroups) { return enum_list("summary", "drop"); }
 
 /// Which groups a query of summary attention reads exactly.
 enum class GroupSelection {
   mass,  // those of largest estimated mass
   own    // the group that its own token is in; of groups of tokens alone
 };
-constexpr auto enum_names(GroupSelection) { return std::array<std::string_view, 2>{"mass", "own"}; }
+constexpr auto enum_names(GroupSelection) { return enum_list("mass", "own"); }
 
 /// Which heads select groups by mass.
 enum class SelectionPer {
   query_head,  // each query head for itself
   key_head     // the query heads that share a key head together, by the sum of their masses
 };
-constexpr auto enum_names(SelectionPer) {
-  return std::array<std::string_view, 2>{"query_head", "key_head"};
-}
+constexpr auto enum_names(SelectionPer) { return enum_list("query_head", "key_head"); }
 
 /// How many groups each query head selects, of groups that are fitted.
 enum class HeadBudgets {
   measured,  // in proportion to the head's need, num_selected_groups on average
   equal      // num_selected_groups
 };
-constexpr auto enum_names(HeadBudgets) {
-  return std::array<std::string_view, 2>{"measured", "equal"};
-}
+constexpr auto enum_names(HeadBudgets) { return enum_list("measured", "equal"); }
 
 /// A setting's default where each has a value; where each is optional, none.
 template <template <class> class Of, class T>
@@ -128,14 +123,22 @@ struct SummaryFields {
       "m in summary training; null: num_selected_groups", {0, kMaxKeyGroups});
   }
 
+  /// Throws std::invalid_argument, `prefix` before the key, where a number is out of range.
+  void validate(std::string_view prefix) const {
+    const auto in_range = [&](const char* key, const char*, Range range, const auto& value) {
+      if constexpr (!std::is_enum_v<std::remove_cvref_t<decltype(value)>>)
+        check(value >= range.min && value <= range.max, "{}{} must be from {} to {}, not {}",
+              prefix, key, range.min, range.max, value);
+    };
+    visit_each(in_range, *this);
+  }
   bool reads_own_group() const { return selection == GroupSelection::own; }
   bool query_heads_select() const {
     return !reads_own_group() && selection_per == SelectionPer::query_head;
   }
   /// m of a query head.
   Index selected_of(Index query_head) const {
-    return selected_by_head.empty() ? num_selected_groups
-                                    : selected_by_head[static_cast<std::size_t>(query_head)];
+    return selected_by_head.empty() ? num_selected_groups : selected_by_head[query_head];
   }
   Index most_selected() const {
     return selected_by_head.empty() ? num_selected_groups

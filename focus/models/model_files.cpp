@@ -14,7 +14,6 @@
 #include "data/gguf/gguf_tokenizer.h"
 #include "data/tensors/safetensors.h"
 #include "data/text/text.h"
-#include "focus/adapters/lora/lora_files.h"
 #include "focus/models/fingerprint.h"
 #include "layers/gguf_settings.h"
 

@@ -1,4 +1,4 @@
-#include "focus/adapters/lora/lora_files.h"
+#include "focus/adapters/lora/lora.h"
 #include "tests/fuzz/harness.h"
 
 /// An adapter_config.json of PEFT. What is accepted is fit to be used.

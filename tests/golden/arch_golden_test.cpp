@@ -110,7 +110,7 @@ TEST_P(FocusModelGolden, Agrees) {
     token_layers(focus)[i].potentials = file.tensor(prefix + "carried");
   }
   focus.attach(decoder);
-  set_requires_grad(focus, true);
+  focus.set_trainable(true);
   const auto ids = file.ids("input_ids");
   const Index batch = file.dims("input_ids").at(0);
   {

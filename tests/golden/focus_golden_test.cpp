@@ -89,20 +89,16 @@ TEST_P(FocusGolden, Agrees) {
     hard.membership = membership(routing, top_k);
     const auto expected_sets = file.ids(prefix + "membership");
     for (std::size_t i = 0; i < expected_sets.size(); ++i)
-      ASSERT_EQ(hard.membership[i / static_cast<std::size_t>(groups)] >>
-                        (i % static_cast<std::size_t>(groups)) &
-                    1,
+      ASSERT_EQ(hard.membership[i / groups] >> (i % static_cast<std::size_t>(groups)) & 1,
                 static_cast<std::uint64_t>(expected_sets[i]))
           << prefix << "membership, element " << i;
     const auto expected_pairs = file.numbers(prefix + "pairs");
     for (Index s = 0; s < batch; ++s) {
-      const auto sets =
-          std::span(hard.membership)
-              .subspan(static_cast<std::size_t>(s * seq_len), static_cast<std::size_t>(seq_len));
+      const auto sets = std::span(hard.membership).subspan(s * seq_len, seq_len);
       EXPECT_EQ(
           static_cast<double>(
               count_pairs(sets, seq_len, config.local_window, options.sliding_window).attended),
-          expected_pairs[static_cast<std::size_t>(s)])
+          expected_pairs[s])
           << prefix << "pairs";
     }
     const Variable hard_out = sparse_attention(q, k, v, routing.assignments, options, hard);

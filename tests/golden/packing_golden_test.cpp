@@ -1,6 +1,6 @@
 // Documents packed into rows, and LoRA trained on parts of them, against PEFT on transformers'
 // models with position_ids that begin again, a mask that keeps documents apart, and labels of -100.
-#include "focus/adapters/lora/lora_files.h"
+#include "focus/adapters/lora/lora.h"
 #include "focus/training/fit.h"
 #include "tests/support/golden_curve.h"
 

@@ -19,7 +19,7 @@ Variable leaf(const Tensor& value) {
 /// [batch, heads, seq_len] of our [batch, seq_len, heads]
 template <class T>
 T at_head(std::span<const T> of_tokens, Index heads, Index seq_len, Index b, Index h, Index t) {
-  return of_tokens[static_cast<std::size_t>((b * seq_len + t) * heads + h)];
+  return of_tokens[(b * seq_len + t) * heads + h];
 }
 
 struct Inputs {
@@ -112,16 +112,14 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
           for (Index h = 0; h < heads; ++h) {
             if (rank >= summary_.selected_of(h)) continue;
             const auto from = ((rank * batch + b) * seq_len + t) * heads + h;
-            selected[static_cast<std::size_t>(((b * heads + h) * seq_len + t) * groups_ +
-                                              report.selected[static_cast<std::size_t>(from)])] = 1;
+            selected[((b * heads + h) * seq_len + t) * groups_ + report.selected[from]] = 1;
           }
     for (std::size_t i = 0; i < expected.size(); ++i)
       ASSERT_EQ(selected[i], expected[i]) << prefix << "chosen, element " << i;
     const auto pairs = file_->numbers(prefix + "pairs");
     for (Index b = 0; b < batch; ++b)
-      EXPECT_NEAR(static_cast<double>(report.pairs[static_cast<std::size_t>(b)]) /
-                      static_cast<double>(in.q.dim(2)),
-                  pairs[static_cast<std::size_t>(b)], 1e-6)
+      EXPECT_NEAR(static_cast<double>(report.pairs[b]) / static_cast<double>(in.q.dim(2)), pairs[b],
+                  1e-6)
           << prefix << "pairs";
   }
 
@@ -145,7 +143,7 @@ TEST_P(SummaryGolden, ClassesAgree) {
     for (Index h = 0; h < heads; ++h)
       for (Index t = 0; t < seq_len; ++t)
         ASSERT_EQ(at_head<std::uint8_t>(group_ids.ids, heads, seq_len, b, h, t),
-                  ids[static_cast<std::size_t>((b * heads + h) * seq_len + t)])
+                  ids[(b * heads + h) * seq_len + t])
             << "token " << t << " of head " << h;
   if (own_) return;
   EXPECT_EQ(nearest_groups(in.k.value(), in.centroids.value(), in.bias.value()).ids, group_ids.ids);

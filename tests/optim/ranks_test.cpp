@@ -84,9 +84,7 @@ TEST(Ranks, PartsComeTogetherInTheirOrder) {
       if (ranks.owns(part)) mine.emplace_back(static_cast<std::size_t>(part), part);
     const auto all = gather_parts(ranks, kParts, mine);
     ASSERT_EQ(all.size(), std::size_t{kParts});
-    for (int part = 0; part < kParts; ++part)
-      EXPECT_EQ(all[static_cast<std::size_t>(part)],
-                std::vector<double>(static_cast<std::size_t>(part), part));
+    for (int part = 0; part < kParts; ++part) EXPECT_EQ(all[part], std::vector<double>(part, part));
   });
 }
 

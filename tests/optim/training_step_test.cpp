@@ -52,14 +52,6 @@ TEST(TrainingStep, StartsFromZeroGradientsAndReportsTheNormBeforeClipping) {
   EXPECT_NEAR(run.adamw.moments()[0].m[0], 0.1 / std::sqrt(15.0), 1e-6);  // of a norm of 1
 }
 
-TEST(TrainingStep, ZeroClipNormMeansNoClipping) {
-  OneWeight run;
-  OptimConfig config = kConfig;
-  config.clip_norm = 0;
-  training_step(run.adamw, {config, 0, 10}, 0, 1, [&](int) { return scale(run.w, 2); });
-  EXPECT_EQ(run.w.grad()[0], 2);
-}
-
 /// The error of a step; w must be as it was.
 std::string refused_step(int micro_batches,
                          const std::function<Variable(const Variable&, int)>& loss) {

@@ -31,9 +31,9 @@ struct Case {
     return fmt::format(
         "batch {} T {} heads {}/{} head_dim {} K {} {} {} k {} w {} sliding {} sinks {} softcap "
         "{} dropout {}{}",
-        batch, seq_len, heads, kv_heads, head_dim, groups,
-        enum_names(gate)[static_cast<std::size_t>(gate)], gated ? "gated" : "ungated", top_k,
-        local_window, sliding_window, sinks, softcap, dropout, empty_group ? " empty group" : "");
+        batch, seq_len, heads, kv_heads, head_dim, groups, value_text(gate),
+        gated ? "gated" : "ungated", top_k, local_window, sliding_window, sinks, softcap, dropout,
+        empty_group ? " empty group" : "");
   }
 };
 
@@ -92,12 +92,18 @@ using FocusAttention =
     std::function<Variable(const Variable& q, const Variable& k, const Variable& v,
                            const Variable& g, const AttentionOptions& options, GateOptions gate)>;
 
+/// On the inputs of a case, Tensors or Variables.
+inline Variable run(const FocusAttention& op, const Case& c, const auto& x,
+                    const GateOptions& gate) {
+  return op(x[0], x[1], x[2], x[3], options_of(c), gate);
+}
+
 /// The largest relative difference from the composed twin in value and gradients, and where.
 inline std::pair<double, std::string> difference_from_twin(const Case& c, const FocusAttention& op,
                                                            const std::vector<Tensor>& inputs,
                                                            const GateOptions& gate) {
   const Variables fused = leaves(inputs), composed = leaves(inputs);
-  const Variable out = op(fused[0], fused[1], fused[2], fused[3], options_of(c), gate);
+  const Variable out = run(op, c, fused, gate);
   const Variable expected =
       composed_attention(composed[0], composed[1], composed[2], composed[3], options_of(c), &gate);
   const Variable d_out(randn(out.shape(), c.seed + 5));

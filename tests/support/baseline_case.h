@@ -95,7 +95,7 @@ inline Tensor naive_attention(
     for (Index i = 0; i < x[0].dim(1); ++i)
       for (Index h = 0; h < x[0].dim(2); ++h) {
         const NaiveQuery query{x, s, i, h};
-        std::vector<double> sums(static_cast<std::size_t>(query.head_dim()), 0);
+        std::vector<double> sums(query.head_dim(), 0);
         double total = 0;
         for (Index j = 0; j <= i; ++j) {
           const double w = weight(query, j);
@@ -189,11 +189,11 @@ inline void expect_reads(const AwkwardCase& c, Mechanism& mechanism,
     if (j == 0) {
       row = reads(q);
       for (Index i = 0; i <= q.token; ++i) {
-        read += row[static_cast<std::size_t>(i)] ? 1 : 0;
+        read += row[i] ? 1 : 0;
         all += q.sees(i, c.options) ? 1 : 0;
       }
     }
-    return row[static_cast<std::size_t>(j)] ? std::exp(q.score(j, c.options)) : 0;
+    return row[j] ? std::exp(q.score(j, c.options)) : 0;
   });
   PairCounts pairs;
   EXPECT_LE(relative_difference(attend(mechanism, x, c.options, &pairs), expected),

@@ -22,7 +22,7 @@ class ParityGrouping final : public Grouping {
   ParityGrouping(const FocusConfig& config, const FocusShape& shape)
       : Grouping(config.num_groups),
         first_(config.of<ParitySettings>().first),
-        updates_(static_cast<std::size_t>(shape.num_layers)) {}
+        updates_(shape.num_layers) {}
   std::string_view kind() const override { return "parity"; }
   GroupIds group_ids(const MechanismInputs& in, Balance) override {
     GroupIds found{.groups = num_groups(), .heads = 1, .ids = {}};
@@ -35,7 +35,7 @@ class ParityGrouping final : public Grouping {
     return found;
   }
   Index assignment_cost(const MechanismInputs& in) const override { return in.h.dim(2); }
-  std::int64_t& updates(Index layer) override { return updates_[static_cast<std::size_t>(layer)]; }
+  std::int64_t& updates(Index layer) override { return updates_[layer]; }
 
  private:
   const Index first_;

@@ -41,8 +41,7 @@ struct SummaryCase {
         batch, seq_len, heads, kv_heads, head_dim, groups, num_selected_groups, window, block,
         sinks, sliding_window, softcap, unselected_groups == UnselectedGroups::drop ? " drop" : "",
         one_for_all ? " one for all" : "", reads_own() ? " own" : "", static_cast<int>(spread),
-        width, enum_names(selection_per)[static_cast<std::size_t>(selection_per)],
-        fmt::join(selected_by_head, " "), seed);
+        width, value_text(selection_per), fmt::join(selected_by_head, " "), seed);
   }
 };
 
@@ -113,7 +112,7 @@ inline double difference_from(const Tensor& actual, const std::vector<double>& e
   if (!actual.defined() || actual.size() != static_cast<Index>(expected.size())) return INFINITY;
   double worst = 0, largest = floor;
   for (Index i = 0; i < actual.size(); ++i) {
-    const double wanted = expected[static_cast<std::size_t>(i)];
+    const double wanted = expected[i];
     const double error = std::abs(static_cast<double>(actual[i]) - wanted);
     if (std::isnan(error)) return INFINITY;
     worst = std::max(worst, error);

@@ -37,15 +37,13 @@ class SummaryReference {
   SummaryReference(const SummaryInputs& in, std::vector<std::uint8_t> selected, const Tensor& d_out,
                    double margin)
       : in_(in), selected_(std::move(selected)), d_out_(d_out), margin_(margin) {
-    const auto zeros = [](Index size) {
-      return std::vector<double>(static_cast<std::size_t>(size), 0.0);
-    };
+    const auto zeros = [](Index size) { return std::vector<double>(size, 0.0); };
     results.out = results.dq = zeros(in.q.size());
     results.dk = results.dv = zeros(in.k.size());
     results.lse = zeros(batch_ * heads_ * seq_len_);
     results.d_summary_bias = zeros(kv_heads_ * groups_);
     results.shares = zeros(batch_ * seq_len_ * kv_heads_ * groups_);
-    results.pairs.assign(static_cast<std::size_t>(batch_), 0);
+    results.pairs.assign(batch_, 0);
     results.scored = results.pairs;
     for (Index b = 0; b < batch_; ++b)
       for (Index head = 0; head < kv_heads_; ++head)
@@ -75,7 +73,7 @@ class SummaryReference {
   };
 
   static double at(const Tensor& x, Index i) { return static_cast<double>(x.data()[i]); }
-  static double& at(std::vector<double>& x, Index i) { return x[static_cast<std::size_t>(i)]; }
+  static double& at(std::vector<double>& x, Index i) { return x[i]; }
   Index key_place(Index b, Index j, Index head) const {
     return ((b * seq_len_ + j) * kv_heads_ + head) * dim_;
   }
@@ -84,8 +82,7 @@ class SummaryReference {
   }
   Index group_of(Index b, Index j, Index head) const {
     const Index heads = in_.group_ids.heads;
-    return in_.group_ids
-        .ids[static_cast<std::size_t>((b * seq_len_ + j) * heads + (heads == 1 ? 0 : head))];
+    return in_.group_ids.ids[(b * seq_len_ + j) * heads + (heads == 1 ? 0 : head)];
   }
   double cap(double x) const {
     const auto c = static_cast<double>(in_.options.softcap);
@@ -102,17 +99,16 @@ class SummaryReference {
   }
   double dot(Index query, const std::vector<double>& key) const {
     double sum = 0;
-    for (Index d = 0; d < dim_; ++d) sum += at(in_.q, query + d) * key[static_cast<std::size_t>(d)];
+    for (Index d = 0; d < dim_; ++d) sum += at(in_.q, query + d) * key[d];
     return sum * static_cast<double>(in_.options.scale);
   }
 
   View view(Index b, Index head, Index i) const {
     const SummarySettings& zones = in_.summary;
     const Index window = in_.options.sliding_window;
-    const std::vector<double> zero(static_cast<std::size_t>(dim_), 0.0);
+    const std::vector<double> zero(dim_, 0.0);
     View seen;
-    seen.groups.assign(static_cast<std::size_t>(groups_),
-                       {.n = 0, .key = zero, .value = zero, .square = zero});
+    seen.groups.assign(groups_, {.n = 0, .key = zero, .value = zero, .square = zero});
     for (Index j = 0; j <= i; ++j) {
       if (window > 0 && i - j >= window) continue;
       if (j >= i / zones.block * zones.block - zones.local_window || j < zones.sinks) {
@@ -120,7 +116,7 @@ class SummaryReference {
         continue;
       }
       seen.distant.push_back(j);
-      Group& group = seen.groups[static_cast<std::size_t>(group_of(b, j, head))];
+      Group& group = seen.groups[group_of(b, j, head)];
       group.n += 1;
       for (Index d = 0; d < dim_; ++d) {
         at(group.key, d) += at(in_.k, key_place(b, j, head) + d);
@@ -142,7 +138,7 @@ class SummaryReference {
     return {j, -1, raw, cap(raw)};
   }
   Entry column_entry(Index query, Index head, const View& seen, Index c) const {
-    const Group& group = seen.groups[static_cast<std::size_t>(c)];
+    const Group& group = seen.groups[c];
     const double raw = dot(query, group.key);
     return {-1, c, raw, cap(raw) + std::log(group.n) + at(in_.summary_bias, head * groups_ + c)};
   }
@@ -170,7 +166,7 @@ class SummaryReference {
   /// Estimated masses of the groups, of the query head h or over those of its key head; -1: the
   /// group is empty.
   std::vector<double> masses(Index b, Index query_head, Index i, const View& seen) const {
-    std::vector<double> mass(static_cast<std::size_t>(groups_), 0.0);
+    std::vector<double> mass(groups_, 0.0);
     const Index head = query_head / per_key_;
     for (Index h = head * per_key_; h < (head + 1) * per_key_; ++h) {
       if (query_heads_select() && h != query_head) continue;
@@ -178,16 +174,16 @@ class SummaryReference {
       std::vector<Entry> all, columns;
       for (const Index j : seen.local) all.push_back(token_entry(q, b, head, j));
       for (Index c = 0; c < groups_; ++c) {
-        if (seen.groups[static_cast<std::size_t>(c)].n == 0) continue;
+        if (seen.groups[c].n == 0) continue;
         columns.push_back(column_entry(q, head, seen, c));
-        columns.back().score += width_of(q, seen.groups[static_cast<std::size_t>(c)]);
+        columns.back().score += width_of(q, seen.groups[c]);
         all.push_back(columns.back());
       }
       const double lse = log_sum(all);
       for (const Entry& column : columns) at(mass, column.group) += std::exp(column.score - lse);
     }
     for (Index c = 0; c < groups_; ++c)
-      if (seen.groups[static_cast<std::size_t>(c)].n == 0) at(mass, c) = -1;
+      if (seen.groups[c].n == 0) at(mass, c) = -1;
     return mass;
   }
 
@@ -196,7 +192,7 @@ class SummaryReference {
     const Index head = h / per_key_;
     for (Group& group : seen.groups) group.read = false;
     if (in_.summary.reads_own_group()) {
-      seen.groups[static_cast<std::size_t>(group_of(b, i, head))].read = true;
+      seen.groups[group_of(b, i, head)].read = true;
       return;
     }
     if (selected_of(h) == groups_) {  // no selection
@@ -208,8 +204,8 @@ class SummaryReference {
     for (Index rank = 0; rank < selected_of(h); ++rank) {
       const auto best =
           std::max_element(mass.begin(), mass.end()) - mass.begin();  // first of equals
-      const Index theirs = selected_[static_cast<std::size_t>(
-          ((rank * batch_ + b) * seq_len_ + i) * selecting + (query_heads_select() ? h : head))];
+      const Index theirs = selected_[((rank * batch_ + b) * seq_len_ + i) * selecting +
+                                     (query_heads_select() ? h : head)];
       // Everything that is left is empty: those by number.
       const bool as_good =
           theirs < groups_ &&
@@ -218,7 +214,7 @@ class SummaryReference {
       if (!as_good && complaint.empty())
         complaint = fmt::format("sequence {} head {} query {} rank {}: group {}, not {}", b, h, i,
                                 rank, theirs, best);
-      seen.groups[static_cast<std::size_t>(taken)].read = true;
+      seen.groups[taken].read = true;
       at(mass, taken) = -2;
     }
   }
@@ -231,21 +227,20 @@ class SummaryReference {
       std::vector<Entry> entries;
       for (const Index j : seen.local) entries.push_back(token_entry(q, b, head, j));
       for (const Index j : seen.distant)
-        if (seen.groups[static_cast<std::size_t>(group_of(b, j, head))].read)
-          entries.push_back(token_entry(q, b, head, j));
+        if (seen.groups[group_of(b, j, head)].read) entries.push_back(token_entry(q, b, head, j));
       for (Index c = 0; in_.summary.unselected_groups == UnselectedGroups::summary && c < groups_;
            ++c) {
-        const Group& group = seen.groups[static_cast<std::size_t>(c)];
+        const Group& group = seen.groups[c];
         if (group.n > 0 && !group.read) entries.push_back(column_entry(q, head, seen, c));
       }
       const double lse = log_sum(entries);
       at(results.lse, (b * heads_ + h) * seq_len_ + i) = lse;
-      results.pairs[static_cast<std::size_t>(b)] += static_cast<std::int64_t>(entries.size());
+      results.pairs[b] += static_cast<std::int64_t>(entries.size());
       const Index m = selected_of(h);
       const bool selects =
           m > 0 && !in_.summary.reads_own_group() && in_.summary.least_selected() < groups_;
       for (const Group& group : seen.groups)
-        results.scored[static_cast<std::size_t>(b)] +=
+        results.scored[b] +=
             selects && group.n > 0 &&
             (group.read || in_.summary.unselected_groups == UnselectedGroups::drop);
       attend(b, head, q, seen, entries, lse);
@@ -257,8 +252,7 @@ class SummaryReference {
               double lse) {
     const auto value = [&](const Entry& entry, Index d) {
       return entry.token >= 0 ? at(in_.v, key_place(b, entry.token, head) + d)
-                              : seen.groups[static_cast<std::size_t>(entry.group)]
-                                    .value[static_cast<std::size_t>(d)];
+                              : seen.groups[entry.group].value[d];
     };
     double delta = 0;
     for (const Entry& entry : entries)
@@ -288,16 +282,14 @@ class SummaryReference {
   void give_group(Index b, Index head, Index q, const View& seen, const Entry& column, double p,
                   double d_score, double d_raw) {
     const auto scale = static_cast<double>(in_.options.scale);
-    const Group& group = seen.groups[static_cast<std::size_t>(column.group)];
+    const Group& group = seen.groups[column.group];
     at(results.d_summary_bias, head * groups_ + column.group) += d_score;
-    for (Index d = 0; d < dim_; ++d)
-      at(results.dq, q + d) += scale * d_raw * group.key[static_cast<std::size_t>(d)];
+    for (Index d = 0; d < dim_; ++d) at(results.dq, q + d) += scale * d_raw * group.key[d];
     for (const Index j : seen.distant) {
       const Index key = key_place(b, j, head);
       double through_value = 0;  // (v_j - vb_c) . do
       for (Index d = 0; d < dim_; ++d)
-        through_value +=
-            (at(in_.v, key + d) - group.value[static_cast<std::size_t>(d)]) * at(d_out_, q + d);
+        through_value += (at(in_.v, key + d) - group.value[d]) * at(d_out_, q + d);
       // Gradient of every token's share in the group.
       at(results.shares, ((key / dim_) * groups_) + column.group) +=
           (d_raw * (dot(q, in_.k, key) - column.raw) + d_score + p * through_value) / group.n;
@@ -313,7 +305,7 @@ class SummaryReference {
   void through_groups() {
     const Tensor& z = in_.z;
     const Index alike = kv_heads_ / in_.group_ids.heads;
-    results.dz.assign(static_cast<std::size_t>(z.size()), 0.0);
+    results.dz.assign(z.size(), 0.0);
     for (Index row = 0; row < z.rows(); ++row) {
       std::vector<double> g, d(static_cast<std::size_t>(groups_), 0.0);
       double sum = 0, mean = 0, most = at(z, row * groups_);

@@ -1,4 +1,6 @@
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
@@ -43,11 +45,15 @@ struct IndexerSettings {
   }
 };
 
-/// What the indexer of a layer makes of its tokens.
+/// The matrices of a layer's indexer [heads * 16, 16 or heads, hidden_size], or what they make of
+/// its tokens: [batch, seq_len, heads, 16], [batch, seq_len, 1, 16] and [batch, seq_len, heads].
 struct IndexVectors {
-  Variable q;  // [batch, seq_len, heads, 16]
-  Variable k;  // [batch, seq_len, 1, 16]
-  Variable w;  // [batch, seq_len, heads]
+  Variable q, k, w;
+  void visit(auto&& f) {
+    f("q", q);
+    f("k", k);
+    f("w", w);
+  }
 };
 
 /// I of the queries [begin, end) of a sequence and the keys before `end`.
@@ -61,8 +67,8 @@ class IndexScores {
         q_(index.q.value().data() + (sequence * index.q.dim(1) + begin) * heads_ * kDim),
         w_(index.w.value().data() + (sequence * index.q.dim(1) + begin) * heads_),
         k_(index.k.value().data() + sequence * index.q.dim(1) * kDim),
-        dots_(static_cast<std::size_t>(heads_ * rows_ * stride_), 0),
-        scores_(static_cast<std::size_t>(rows_ * stride_), 0) {
+        dots_(heads_ * rows_ * stride_, 0),
+        scores_(rows_ * stride_, 0) {
     for (Index h = 0; h < heads_; ++h) {
       serial::gemm_nt(rows_, end, kDim, q_ + h * kDim, heads_ * kDim, k_, kDim, dots(h, 0),
                       stride_);
@@ -112,9 +118,9 @@ class IndexScores {
 std::vector<Real> mean_weights(const Tensor& q, const Tensor& k, const AttentionOptions& options,
                                Index sequence, Index begin, Index end, Index stride) {
   const Index rows = end - begin, heads = q.dim(2), kv_heads = k.dim(2), shared = heads / kv_heads;
-  std::vector<Real> mean(static_cast<std::size_t>(rows * stride), 0);
-  std::vector<Real> scores(static_cast<std::size_t>(shared * rows * stride), 0);
-  std::vector<Real> weights(static_cast<std::size_t>(stride));
+  std::vector<Real> mean(rows * stride, 0);
+  std::vector<Real> scores(shared * rows * stride, 0);
+  std::vector<Real> weights(stride);
   for (Index kv_head = 0; kv_head < kv_heads; ++kv_head) {
     scores_of_run(head_view(q, k, k, sequence, kv_head), options, begin, end, scores.data(),
                   stride);
@@ -129,18 +135,13 @@ std::vector<Real> mean_weights(const Tensor& q, const Tensor& k, const Attention
   return mean;
 }
 
-/// The loss and its gradients, all of them times the number of tokens.
-struct LossParts {
-  explicit LossParts(const IndexVectors& index)
-      : q(index.q.shape()), k(Tensor::zeros(index.k.shape())), w(index.w.shape()) {}
-  Tensor q, k, w;
-  double loss = 0;
-};
+/// The loss's gradients of q, k and w, times the number of tokens.
+using LossGradients = std::array<Tensor, 3>;
 
 /// The loss of the queries [begin, end); writes their rows of q and w, adds to dk [end, 16].
 double loss_of_run(const IndexVectors& index, const Tensor& q, const Tensor& k,
                    const AttentionOptions& options, Index sequence, Index begin, Index end,
-                   LossParts& parts, Real* dk) {
+                   LossGradients& gradients, Real* dk) {
   IndexScores scores(index, sequence, begin, end);
   const Index stride = scores.stride();
   const std::vector<Real> wanted = mean_weights(q, k, options, sequence, begin, end, stride);
@@ -162,7 +163,8 @@ double loss_of_run(const IndexVectors& index, const Tensor& q, const Tensor& k,
     }
   }
   const Index row = sequence * index.q.dim(1) + begin, heads = index.q.dim(2);
-  scores.backward(d, parts.q.data() + row * heads * kDim, parts.w.data() + row * heads, dk);
+  scores.backward(d, gradients[0].data() + row * heads * kDim, gradients[2].data() + row * heads,
+                  dk);
   return loss;
 }
 
@@ -173,45 +175,32 @@ Variable indexer_loss(const IndexVectors& index, const Tensor& q, const Tensor& 
                       const AttentionOptions& options) {
   const Index batch = q.dim(0), seq_len = q.dim(1);
   const Index runs = (seq_len + kIndexedQueries - 1) / kIndexedQueries;
-  auto parts = std::make_shared<LossParts>(index);
-  std::vector<double> losses(static_cast<std::size_t>(batch * runs));
+  LossGradients gradients{Tensor(index.q.shape()), Tensor::zeros(index.k.shape()),
+                          Tensor(index.w.shape())};
+  std::vector<double> losses(batch * runs);
   std::vector<std::vector<Real>> dk(losses.size());
   parallel_chunks(batch * runs, 1, [&](Index task, Index) {
-    const auto at = static_cast<std::size_t>(task);
     const Index begin = task % runs * kIndexedQueries;
     const Index end = std::min(seq_len, begin + kIndexedQueries);
-    dk[at].resize(static_cast<std::size_t>(end * kDim), 0);
-    losses[at] = loss_of_run(index, q, k, options, task / runs, begin, end, *parts, dk[at].data());
+    dk[task].resize(end * kDim, 0);
+    losses[task] =
+        loss_of_run(index, q, k, options, task / runs, begin, end, gradients, dk[task].data());
   });
-  for (std::size_t task = 0; task < dk.size(); ++task) {
-    Real* const to = parts->k.data() + static_cast<Index>(task) / runs * seq_len * kDim;
+  for (Index task = 0; task < batch * runs; ++task) {
+    Real* const to = gradients[1].data() + task / runs * seq_len * kDim;
     for (std::size_t n = 0; n < dk[task].size(); ++n) to[n] += dk[task][n];
-    parts->loss += losses[task];
   }
   const double tokens = static_cast<double>(std::max<Index>(1, batch * seq_len));
-  Tensor loss({1});
-  loss.data()[0] = static_cast<Real>(parts->loss / tokens);
+  const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
+  const Tensor loss = Tensor::full({1}, static_cast<Real>(sum / tokens));
   return Variable::from_op("indexer_loss", loss, {index.q, index.k, index.w},
-                           [parts, tokens](const Tensor& dy, Grads grads) {
+                           [gradients, tokens](const Tensor& dy, Grads grads) {
                              const Real factor = dy[0] / static_cast<Real>(tokens);
-                             const Tensor* const gradients[] = {&parts->q, &parts->k, &parts->w};
                              for (std::size_t n = 0; n < 3; ++n)
                                if (grads[n].wanted())
-                                 grads[n].add(scale(Variable(*gradients[n]), factor).value());
+                                 grads[n].add(scale(Variable(gradients[n]), factor).value());
                            });
 }
-
-/// The indexer of a layer.
-struct LayerIndexer {
-  Variable q;  // [heads * 16, hidden_size]
-  Variable k;  // [16, hidden_size]
-  Variable w;  // [heads, hidden_size]
-  void visit(auto&& f) {
-    f("q", q);
-    f("k", k);
-    f("w", w);
-  }
-};
 
 struct Indexer final : MechanismWith<IndexerSettings> {
   Indexer(const Settings& settings, const ModelConfig& shape)
@@ -241,7 +230,7 @@ struct Indexer final : MechanismWith<IndexerSettings> {
   }
   void set_trainable(bool wanted) override {
     trains_ = wanted;
-    for (LayerIndexer& indexer : indexers_) set_requires_grad(indexer, wanted);
+    for (IndexVectors& indexer : indexers_) set_requires_grad(indexer, wanted);
   }
   /// The mean of the layers' losses.
   Variable after_forward() override {
@@ -268,7 +257,7 @@ struct Indexer final : MechanismWith<IndexerSettings> {
   /// Its projections of every token, and every distant pair by its heads.
   double multiply_adds_to_select(const MechanismInputs& in, const PairCounts&) const override {
     if (trains_ && grad_enabled()) return 0;  // it looks on
-    const LayerIndexer& of = indexers_[static_cast<std::size_t>(in.layer)];
+    const IndexVectors& of = indexers_[in.layer];
     const Index tokens = in.h.dim(0) * in.h.dim(1);
     const std::int64_t distant =
         in.h.dim(0) * local_zone().distant_blocks(in.h.dim(1), in.options.sliding_window);
@@ -279,7 +268,7 @@ struct Indexer final : MechanismWith<IndexerSettings> {
 
  private:
   IndexVectors vectors(const MechanismInputs& in) const {
-    const LayerIndexer& of = indexers_[static_cast<std::size_t>(in.layer)];
+    const IndexVectors& of = indexers_[in.layer];
     const Variable h(in.h.value());  // the model learns nothing by it
     const Index batch = h.dim(0), seq_len = h.dim(1);
     const Real to_one = 1 / std::sqrt(static_cast<Real>(config_.heads * kDim));
@@ -301,7 +290,7 @@ struct Indexer final : MechanismWith<IndexerSettings> {
   LocalZone local_zone() const { return {config_.sinks, config_.local_window}; }
 
   const ModelConfig shape_;
-  std::vector<LayerIndexer> indexers_;  // one a layer
+  std::vector<IndexVectors> indexers_;  // one a layer
   bool trains_ = false;
   Variable loss_;  // of the layers so far
 };

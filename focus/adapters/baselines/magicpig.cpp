@@ -71,21 +71,20 @@ class SampleReader final : public KeyReader {
     run_ = &run;
     const Index width = directions_.dim(0), d = run.head.head_dim;
     hash_keys();
-    std::vector<Real> queries(static_cast<std::size_t>(run.rows() * width));
-    own_.resize(static_cast<std::size_t>(run.head.query_heads * run.rows() * config_.tables));
+    std::vector<Real> queries(run.rows() * width);
+    own_.resize(run.head.query_heads * run.rows() * config_.tables);
     for (Index h = 0; h < run.head.query_heads; ++h) {
       project(run.rows(), run.head.query(run.begin, h), run.head.q_stride, queries.data());
       for (Index row = 0; row < run.rows(); ++row)
         hash(queries.data() + row * width, nullptr,
              own_.data() + (h * run.rows() + row) * config_.tables);
     }
-    moved_.resize(static_cast<std::size_t>(run.end * d));
-    key_lengths_.resize(static_cast<std::size_t>(run.end));
+    moved_.resize(run.end * d);
+    key_lengths_.resize(run.end);
     for (Index t = 0; t < run.end; ++t) {
       Real* moved = moved_.data() + t * d;
-      for (Index c = 0; c < d; ++c)
-        moved[c] = run.head.k[t * run.head.kv_stride + c] - centre_[static_cast<std::size_t>(c)];
-      key_lengths_[static_cast<std::size_t>(t)] = length(moved, d);
+      for (Index c = 0; c < d; ++c) moved[c] = run.head.k[t * run.head.kv_stride + c] - centre_[c];
+      key_lengths_[t] = length(moved, d);
     }
   }
 
@@ -104,7 +103,7 @@ class SampleReader final : public KeyReader {
       double dot = 0;
       for (Index c = 0; c < d; ++c)
         dot += static_cast<double>(q[c]) * static_cast<double>(moved_[j * d + c]);
-      const double lengths = q_length * key_lengths_[static_cast<std::size_t>(j)];
+      const double lengths = q_length * key_lengths_[j];
       scores[j] -= static_cast<Real>(std::log(
           sampling_probability(lengths > 0 ? dot / lengths : 0, config_.bits, config_.tables)));
     }
@@ -121,19 +120,17 @@ class SampleReader final : public KeyReader {
   void hash_keys() {
     const HeadView& head = run_->head;
     const Index d = head.head_dim, width = directions_.dim(0), kv_heads = projected_.dim(2);
-    centre_.assign(static_cast<std::size_t>(d), 0);
-    std::vector<Real> projected_centre(static_cast<std::size_t>(width), 0);
+    centre_.assign(d, 0);
+    std::vector<Real> projected_centre(width, 0);
     if (config_.centred && run_->begin > 0) {
       for (Index c = 0; c < d; ++c) {
         double sum = 0;
-        for (Index t = 0; t < run_->begin; ++t)
-          sum += static_cast<double>(head.k[t * head.kv_stride + c]);
-        centre_[static_cast<std::size_t>(c)] =
-            static_cast<Real>(sum / static_cast<double>(run_->begin));
+        for (Index t = 0; t < run_->begin; ++t) sum += head.k[t * head.kv_stride + c];
+        centre_[c] = static_cast<Real>(sum / static_cast<double>(run_->begin));
       }
       project(1, centre_.data(), d, projected_centre.data());
     }
-    codes_.resize(static_cast<std::size_t>(run_->end * config_.tables));
+    codes_.resize(run_->end * config_.tables);
     for (Index t = 0; t < run_->end; ++t) {
       const Index row = (run_->sequence * projected_.dim(1) + t) * kv_heads + run_->kv_head;
       hash(projected_.data() + row * width, projected_centre.data(),

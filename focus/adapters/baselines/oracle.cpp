@@ -18,7 +18,7 @@ enum class OracleHeads {
   each,   // each query head's own
   shared  // summed over the query heads that share keys
 };
-constexpr auto enum_names(OracleHeads) { return std::array<std::string_view, 2>{"each", "shared"}; }
+constexpr auto enum_names(OracleHeads) { return enum_list("each", "shared"); }
 
 struct OracleSettings {
   static constexpr const char* kKind = "oracle";
@@ -51,7 +51,7 @@ struct Oracle final : MechanismWith<OracleSettings> {
         return;
       }
       Real* sums = scores.resize(1, rows, stride).data();
-      std::vector<Real> weights(static_cast<std::size_t>(stride));
+      std::vector<Real> weights(stride);
       for (Index i = run.begin; i < run.end; ++i, sums += stride)
         for (Index h = 0; h < heads; ++h) {
           weights_of_seen(run.scores_of(i, h), seen_keys(i, run.options.sliding_window),

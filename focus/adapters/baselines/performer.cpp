@@ -37,7 +37,7 @@ struct PerformerSettings {
 };
 
 using Buffer = std::vector<Real>;
-Buffer buffer(Index size) { return Buffer(static_cast<std::size_t>(size)); }
+Buffer buffer(Index size) { return Buffer(size); }
 
 void multiply_row(Real* row, Index n, Real factor) {
   for (Index i = 0; i < n; ++i) row[i] *= factor;
@@ -76,7 +76,7 @@ class PerformerHead {
       largest_[at] = std::sqrt(in.scale) * largest_[at] - in.scale * square / 2;
       running_[at] = std::max(largest_[at], largest_before(t));
       std::copy_n(head_.v + t * head_.kv_stride, dim, values_.data() + t * width_);
-      values_[static_cast<std::size_t>(t * width_ + dim)] = 1;
+      values_[t * width_ + dim] = 1;
     }
   }
 
@@ -135,7 +135,7 @@ class PerformerHead {
                     phi.data(), m_);
     for (Index t = 0; t < tokens_; ++t) {
       Real* row = phi.data() + t * m_;
-      const Real top = tops[static_cast<std::size_t>(t)] = *std::max_element(row, row + m_);
+      const Real top = tops[t] = *std::max_element(row, row + m_);
       for (Index r = 0; r < m_; ++r) row[r] = root * (row[r] - top);
       simd::kernels().elementwise.exp_shifted(row, 0, 1, row, m_);
     }
@@ -210,9 +210,8 @@ class PerformerHead {
       const Real here = largest_before(begin + rows);
       const auto add_scaled = [&](Real* to, Index n) {
         for (Index j = 0; j < rows; ++j) {
-          const Real factor = std::exp(largest_[static_cast<std::size_t>(begin + j)] - here);
-          for (Index c = 0; c < n; ++c)
-            to[(begin + j) * n + c] += factor * asked[static_cast<std::size_t>(j * n + c)];
+          const Real factor = std::exp(largest_[begin + j] - here);
+          for (Index c = 0; c < n; ++c) to[(begin + j) * n + c] += factor * asked[j * n + c];
         }
       };
       serial::gemm_nt(rows, m_, width_, value(begin), width_, sums_.data(), width_, asked.data(),
@@ -232,12 +231,10 @@ class PerformerHead {
   const Real* key(Index token) const { return phi_.data() + token * m_; }
   const Real* value(Index token) const { return values_.data() + token * width_; }
   /// The largest exponent of the keys before a token; -inf before the first.
-  Real largest_before(Index token) const {
-    return token == 0 ? kNotRead : running_[static_cast<std::size_t>(token - 1)];
-  }
+  Real largest_before(Index token) const { return token == 0 ? kNotRead : running_[token - 1]; }
   /// What the sums of the chunks before `begin` count for in row i of the chunk.
   Real past(Index begin, Index i) const {
-    return std::exp(largest_before(begin) - running_[static_cast<std::size_t>(begin + i)]);
+    return std::exp(largest_before(begin) - running_[begin + i]);
   }
   Buffer times_past(Index begin, Index rows) const {
     Buffer scaled(query(begin), query(begin + rows));
@@ -247,15 +244,14 @@ class PerformerHead {
   /// The chunk's own pairs: phi(q_i) . phi(k_j) exp(largest_j - running_i), 0 above the diagonal.
   void weigh_pairs(Index begin, Index rows) {
     for (Index i = 0; i < rows; ++i)
-      simd::kernels().elementwise.exp_shifted(largest_.data() + begin,
-                                              running_[static_cast<std::size_t>(begin + i)], 1,
+      simd::kernels().elementwise.exp_shifted(largest_.data() + begin, running_[begin + i], 1,
                                               decay_.data() + i * kChunk, i + 1);
     serial::gemm_nt(rows, rows, m_, query(begin), m_, key(begin), m_, pairs_.data(), kChunk);
     decay(rows, pairs_.data());
   }
   void decay(Index rows, Real* pairs) const {
     for (Index i = 0; i < rows; ++i, pairs += kChunk) {
-      for (Index j = 0; j <= i; ++j) pairs[j] *= decay_[static_cast<std::size_t>(i * kChunk + j)];
+      for (Index j = 0; j <= i; ++j) pairs[j] *= decay_[i * kChunk + j];
       std::fill(pairs + i + 1, pairs + rows, Real(0));
     }
   }
@@ -265,8 +261,7 @@ class PerformerHead {
     multiply_row(sums_.data(), m_ * width_, std::exp(largest_before(begin) - here));
     std::copy_n(key(begin), rows * m_, scaled_.data());
     for (Index j = 0; j < rows; ++j)
-      multiply_row(scaled_.data() + j * m_, m_,
-                   std::exp(largest_[static_cast<std::size_t>(begin + j)] - here));
+      multiply_row(scaled_.data() + j * m_, m_, std::exp(largest_[begin + j] - here));
     serial::gemm_tn(m_, width_, rows, scaled_.data(), m_, value(begin), width_, sums_.data(),
                     width_, Into::add);
   }
@@ -292,13 +287,13 @@ class PerformerHead {
       for (Index r = 0; r < m_; ++r) {
         Real& d = d_keys[t * m_ + r];
         d *= key(t)[r];
-        sums[static_cast<std::size_t>(t)] += d;
+        sums[t] += d;
       }
     through_projection(d_keys, dk, head_.kv_stride);
     for (Index t = 0; t < tokens_; ++t) {
       const Index row = t * head_.kv_stride;
       for (Index d = 0; d < head_.head_dim; ++d)
-        dk[row + d] -= in_.scale * sums[static_cast<std::size_t>(t)] * head_.k[row + d];
+        dk[row + d] -= in_.scale * sums[t] * head_.k[row + d];
     }
   }
 
@@ -323,7 +318,7 @@ class PerformerHead {
 
 Tensor orthogonal_features(Index num_features, Index head_dim, Rng& rng) {
   Tensor features({num_features, head_dim});
-  std::vector<double> block(static_cast<std::size_t>(head_dim * head_dim));
+  std::vector<double> block(head_dim * head_dim);
   for (Index first = 0; first < num_features; first += head_dim) {
     for (double& x : block) x = rng.normal();
     const Index rows = std::min(head_dim, num_features - first);

@@ -55,7 +55,7 @@ struct Quest final : MechanismWith<QuestSettings> {
                                }
                            });
     const auto score = [&](const QueryRun& run, LargestBlocks::Scores& scores) {
-      std::vector<Real> signs(static_cast<std::size_t>(run.rows() * width), 0);  // [q+, q-]
+      std::vector<Real> signs(run.rows() * width, 0);  // [q+, q-]
       for (Index r = 0; r < run.rows(); ++r)
         for (Index h = 0; h < run.head.query_heads; ++h) {
           const Real* q = run.head.query(run.begin + r, h);

@@ -50,7 +50,7 @@ struct Clusters {
 /// Products of one sequence's and head's vectors with its head's centroids: [seq_len, count].
 std::vector<Real> nearness(const Clusters& c, const Tensor& vectors, const Tensor& centroids,
                            Index n) {
-  std::vector<Real> products(static_cast<std::size_t>(c.seq_len * c.count));
+  std::vector<Real> products(c.seq_len * c.count);
   serial::gemm_nt(c.seq_len, c.count, c.head_dim, vectors.data() + n * c.seq_len * c.head_dim,
                   c.head_dim, centroids.data() + n % c.kv_heads * c.count * c.head_dim, c.head_dim,
                   products.data(), c.count);
@@ -86,7 +86,7 @@ Tensor routing_vectors(const Tensor& q, const Tensor& k, bool shared_qk) {
   const Tensor weight = ones(head_dim);
   Tensor vectors({batch * kv_heads, seq_len, head_dim});
   parallel_chunks(batch * kv_heads, 1, [&, out = vectors.data()](Index first, Index last) {
-    std::vector<Real> sum(static_cast<std::size_t>(head_dim)), part(sum);
+    std::vector<Real> sum(head_dim), part(sum);
     for (Index n = first; n < last; ++n)
       for (Index t = 0; t < seq_len; ++t) {
         const Index sequence = n / kv_heads, head = n % kv_heads;
@@ -112,11 +112,11 @@ Tensor routing_vectors(const Tensor& q, const Tensor& k, bool shared_qk) {
 std::vector<std::uint64_t> cluster_members(const Tensor& vectors, const Tensor& centroids,
                                            const RoutingTransformerConfig& config) {
   const Clusters c(vectors, centroids);
-  std::vector<std::uint64_t> members(static_cast<std::size_t>(vectors.rows()), 0);
+  std::vector<std::uint64_t> members(vectors.rows(), 0);
   const Index share = (c.seq_len + c.count - 1) / c.count;
   const Index size = std::min(c.seq_len, config.cluster_size > 0 ? config.cluster_size : share);
   parallel_chunks(vectors.dim(0), 1, [&](Index first, Index last) {
-    std::vector<Index> order(static_cast<std::size_t>(c.seq_len));
+    std::vector<Index> order(c.seq_len);
     for (Index n = first; n < last; ++n) {
       const std::vector<Real> products = nearness(c, vectors, centroids, n);
       std::uint64_t* sets = members.data() + n * c.seq_len;
@@ -126,14 +126,11 @@ std::vector<std::uint64_t> cluster_members(const Tensor& vectors, const Tensor& 
       }
       for (Index cluster = 0; cluster < c.count; ++cluster) {
         std::iota(order.begin(), order.end(), Index{0});
-        const auto product = [&](Index t) {
-          return products[static_cast<std::size_t>(t * c.count + cluster)];
-        };
+        const auto product = [&](Index t) { return products[t * c.count + cluster]; };
         std::ranges::nth_element(order, order.begin() + size - 1, [&](Index a, Index b) {
           return product(a) != product(b) ? product(a) > product(b) : a < b;
         });
-        for (Index i = 0; i < size; ++i)
-          sets[order[static_cast<std::size_t>(i)]] |= std::uint64_t{1} << cluster;
+        for (Index i = 0; i < size; ++i) sets[order[i]] |= std::uint64_t{1} << cluster;
       }
     }
   });
@@ -147,25 +144,24 @@ Tensor updated_centroids(const Tensor& centroids, const Tensor& vectors, double 
   Tensor result = centroids.clone();
   parallel_chunks(c.kv_heads, 1, [&, out = result.data()](Index first, Index last) {
     for (Index head = first; head < last; ++head) {
-      std::vector<double> sums(static_cast<std::size_t>(c.count * c.head_dim), 0);
-      std::vector<double> counts(static_cast<std::size_t>(c.count), 0);
+      std::vector<double> sums(c.count * c.head_dim, 0);
+      std::vector<double> counts(c.count, 0);
       for (Index sequence = 0; sequence < c.batch; ++sequence) {
         const Index n = sequence * c.kv_heads + head;
         const std::vector<Real> products = nearness(c, vectors, centroids, n);
         for (Index t = 0; t < c.seq_len; ++t) {
           const Index cluster = nearest(c, products, t);
           const Real* x = vectors.data() + (n * c.seq_len + t) * c.head_dim;
-          ++counts[static_cast<std::size_t>(cluster)];
-          for (Index d = 0; d < c.head_dim; ++d)
-            sums[static_cast<std::size_t>(cluster * c.head_dim + d)] += x[d];
+          ++counts[cluster];
+          for (Index d = 0; d < c.head_dim; ++d) sums[cluster * c.head_dim + d] += x[d];
         }
       }
       for (Index cluster = 0; cluster < c.count; ++cluster) {
-        const double count = counts[static_cast<std::size_t>(cluster)];
+        const double count = counts[cluster];
         if (count == 0) continue;
         Real* row = out + (head * c.count + cluster) * c.head_dim;
         for (Index d = 0; d < c.head_dim; ++d) {
-          const double mean = sums[static_cast<std::size_t>(cluster * c.head_dim + d)] / count;
+          const double mean = sums[cluster * c.head_dim + d] / count;
           row[d] = static_cast<Real>(rate * mean + (1 - rate) * row[d]);
         }
         onto_ball(row, c.head_dim);
@@ -180,10 +176,6 @@ Variable routing_attention(const Variable& q, const Variable& k, const Variable&
                            const std::vector<std::uint64_t>& members,
                            const RoutingTransformerConfig& config) {
   const Index batch = q.dim(0), seq_len = q.dim(1), kv_heads = k.dim(2), head_dim = q.dim(3);
-  check(!config.shared_qk || q.dim(2) == kv_heads,
-        "routing_transformer: shared_qk needs one key head per query head, but {} heads share {} "
-        "key heads; set shared_qk=false",
-        q.dim(2), kv_heads);
   Variable queries = q, keys = k;
   if (config.shared_qk) keys = queries = layer_norm(q, Variable(ones(head_dim)), {}, kEps);
   // The pairs are not gated: of g the number of groups counts alone.
@@ -234,7 +226,7 @@ struct RoutingTransformer final : MechanismWith<RoutingTransformerConfig> {
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     const Tensor vectors = routing_vectors(in.q.value(), in.k.value(), config_.shared_qk);
     const std::vector<std::uint64_t> members = cluster_members(vectors, constants(in), config_);
-    if (grad_enabled()) routed_[static_cast<std::size_t>(in.layer)] = vectors;
+    if (grad_enabled()) routed_[in.layer] = vectors;
     if (pairs != nullptr) *pairs += count(in, members, vectors.dim(0));
     return routing_attention(in.q, in.k, in.v, in.options, members, config_);
   }
@@ -250,8 +242,8 @@ struct RoutingTransformer final : MechanismWith<RoutingTransformerConfig> {
     const auto seq_len = static_cast<std::size_t>(in.q.dim(1));
     std::int64_t attended = 0;
     for (Index s = 0; s < sequences; ++s)
-      attended += count_pairs(members.subspan(static_cast<std::size_t>(s) * seq_len, seq_len),
-                              in.q.dim(1), config_.local_window, in.options.sliding_window)
+      attended += count_pairs(members.subspan(s * seq_len, seq_len), in.q.dim(1),
+                              config_.local_window, in.options.sliding_window)
                       .attended;
     PairCounts counts = all_pairs(in);
     const Index kv_heads = in.k.dim(2);

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "autograd/base/random.h"
 #include "autograd/ops.h"
+#include "data/settings/config_values.h"
 
 namespace focus {
 
@@ -16,9 +15,7 @@ enum class ClusterChoice {
   balanced  // each centroid takes the same number of tokens, the nearest of the whole sequence: the
             // paper's. Whether a token is taken depends on later tokens: not causal
 };
-constexpr auto enum_names(ClusterChoice) {
-  return std::array<std::string_view, 2>{"nearest", "balanced"};
-}
+constexpr auto enum_names(ClusterChoice) { return enum_list("nearest", "balanced"); }
 
 /// Routing Transformer (Roy et al. 2021, arXiv 2003.05997).
 struct RoutingTransformerConfig {
@@ -81,7 +78,7 @@ Tensor updated_centroids(const Tensor& centroids, const Tensor& vectors, double 
 /// those of cluster_members(); at the cost of its pairs. With shared_qk the scores are those of the
 /// normalised queries with each other, and k is not used. No gradient flows through the selection
 /// of clusters. Shapes, soft-cap and sliding window as attention(); differentiable in q, k and v.
-/// Throws where shared_qk meets grouped queries.
+/// shared_qk is for one key head per query head.
 Variable routing_attention(const Variable& q, const Variable& k, const Variable& v,
                            const AttentionOptions& options,
                            const std::vector<std::uint64_t>& members,

@@ -58,12 +58,12 @@ std::int64_t attend_run(QueryRun run, KeyReader& reader, Real* out) {
   const simd::Kernels& kernels = simd::kernels();
   const HeadView& head = run.head;
   const Index rows = run.rows();
-  std::vector<Real> scores(static_cast<std::size_t>(head.query_heads * rows * run.stride), 0);
+  std::vector<Real> scores(head.query_heads * rows * run.stride, 0);
   run.scores = scores.data();
   scores_of_run(head, run.options, run.begin, run.end, scores.data(), run.stride);
   reader.enter(run);
   std::int64_t pairs = 0;
-  std::vector<Real> sums(static_cast<std::size_t>(head.query_heads * rows));
+  std::vector<Real> sums(head.query_heads * rows);
   for (Index i = run.begin; i < run.end; ++i)
     for (Index h = 0; h < head.query_heads; ++h) {
       Real* row = scores.data() + (h * rows + i - run.begin) * run.stride;
@@ -75,7 +75,7 @@ std::int64_t attend_run(QueryRun run, KeyReader& reader, Real* out) {
       Real max = kNotRead, sum = 0;
       kernels.softmax_row(row, run.stride, max, sum);
       reader.reweigh(i, h, row, sum);
-      sums[static_cast<std::size_t>(h * rows + i - run.begin)] = sum;
+      sums[h * rows + i - run.begin] = sum;
     }
   for (Index h = 0; h < head.query_heads; ++h) {
     Real* to = out + run.begin * head.q_stride + h * head.head_dim;
@@ -98,16 +98,15 @@ Variable attend_selected(std::string_view op, const MechanismInputs& in,
         "{}: selects tokens at inference and has no gradient; train with another attention", op);
   const Index batch = q.dim(0), seq_len = q.dim(1), runs = (seq_len - 1) / run_queries + 1;
   Tensor out(q.shape());
-  std::vector<std::int64_t> read(static_cast<std::size_t>(batch * runs), 0);
+  std::vector<std::int64_t> read(batch * runs, 0);
   parallel_chunks(batch * runs, 1, [&, out = out.data()](Index task, Index) {
     const Index begin = task % runs * run_queries, end = std::min(seq_len, begin + run_queries);
     const auto reader = make_reader();
     for (Index kv_head = 0; kv_head < k.dim(2); ++kv_head) {
       const HeadView head = head_view(q, k, v, task / runs, kv_head);
-      read[static_cast<std::size_t>(task)] +=
-          attend_run({head, task / runs, kv_head, begin, end, in.options, nullptr,
-                      simd::padded(simd::kernels(), end)},
-                     *reader, out + (head.q - q.data()));
+      read[task] += attend_run({head, task / runs, kv_head, begin, end, in.options, nullptr,
+                                simd::padded(simd::kernels(), end)},
+                               *reader, out + (head.q - q.data()));
     }
   });
   if (pairs != nullptr) {
@@ -127,7 +126,7 @@ void LargestBlocks::read(Index token, Index query_head, Real* scores) {
     const Index size = local_.block;
     const KeyRange seen = seen_keys(token, run_->options.sliding_window);
     const KeyRange distant = local_.distant(token, run_->options.sliding_window);
-    marks_.assign(static_cast<std::size_t>(run_->stride), 0);
+    marks_.assign(run_->stride, 0);
     const auto mark = [&](Index begin, Index end) {
       if (begin < end) std::fill_n(marks_.begin() + begin, end - begin, std::uint8_t{1});
     };
@@ -155,7 +154,7 @@ KeyBlocks::KeyBlocks(const Tensor& k, Index size, Index numbers_of_block,
                      const std::function<void(const Real* keys, Index stride, Real* to)>& make)
     : blocks(k.dim(1) / size), width(numbers_of_block), kv_heads(k.dim(2)) {
   const Index stride = kv_heads * k.dim(3), all = k.dim(0) * kv_heads;
-  numbers.resize(static_cast<std::size_t>(all * blocks * width), 0);
+  numbers.resize(all * blocks * width, 0);
   parallel_chunks(all, 1, [&](Index n, Index) {
     const Real* keys = k.data() + n / kv_heads * k.dim(1) * stride + n % kv_heads * k.dim(3);
     for (Index block = 0; block < blocks; ++block)
@@ -165,13 +164,13 @@ KeyBlocks::KeyBlocks(const Tensor& k, Index size, Index numbers_of_block,
 
 std::span<const Index> largest_of(const Real* values, KeyRange places, Index count,
                                   std::vector<Index>& order) {
-  order.resize(static_cast<std::size_t>(places.size()));
+  order.resize(places.size());
   std::iota(order.begin(), order.end(), places.begin);
   if (count >= places.size()) return order;
   std::ranges::nth_element(order, order.begin() + count, [values](Index a, Index b) {
     return values[a] != values[b] ? values[a] > values[b] : a < b;
   });
-  return std::span(order).first(static_cast<std::size_t>(count));
+  return std::span(order).first(count);
 }
 
 }  // namespace focus

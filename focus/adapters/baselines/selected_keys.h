@@ -108,7 +108,7 @@ class LargestBlocks : public KeyReader {
     std::span<Real> resize(Index h, Index rows, Index blocks) {
       heads = h;
       stride = blocks;
-      numbers.assign(static_cast<std::size_t>(h * rows * blocks), 0);
+      numbers.assign(h * rows * blocks, 0);
       return numbers;
     }
   };

@@ -55,7 +55,7 @@ class SparqReader final : public LargestBlocks {
       if (scores[j] == kNotRead)
         ++unread_;
       else
-        share_ += static_cast<double>(of_head[j]);
+        share_ += of_head[j];
   }
   /// The mean of the values that are seen is in the weights: (1 - a) / n for each.
   void reweigh(Index token, Index, Real* weights, Real sum) const override {
@@ -72,13 +72,12 @@ class SparqReader final : public LargestBlocks {
     const HeadView& head = run.head;
     const Index d = head.head_dim, rows = run.rows(), heads = head.query_heads;
     const auto total = static_cast<std::size_t>(heads * rows);
-    std::vector<Real> reduced(total * static_cast<std::size_t>(d), 0), scales(total);
-    std::vector<Real> magnitudes(static_cast<std::size_t>(d));
+    std::vector<Real> reduced(total * d, 0), scales(total);
+    std::vector<Real> magnitudes(d);
     for (Index i = run.begin; i < run.end; ++i) {
       for (Index c = 0; c < d; ++c) {
-        magnitudes[static_cast<std::size_t>(c)] = 0;
-        for (Index h = 0; h < heads; ++h)
-          magnitudes[static_cast<std::size_t>(c)] += std::abs(head.query(i, h)[c]);
+        magnitudes[c] = 0;
+        for (Index h = 0; h < heads; ++h) magnitudes[c] += std::abs(head.query(i, h)[c]);
       }
       const auto kept = largest_of(magnitudes.data(), {0, d}, config_.rank, order_);
       for (Index h = 0; h < heads; ++h) {
@@ -88,23 +87,21 @@ class SparqReader final : public LargestBlocks {
         for (Index c = 0; c < d; ++c) all += std::abs(q[c]);
         for (const Index c : kept) {
           some += std::abs(q[c]);
-          reduced[static_cast<std::size_t>(at * d + c)] = q[c];
+          reduced[at * d + c] = q[c];
         }
         const bool whole = std::ssize(kept) == d || some == 0;
-        scales[static_cast<std::size_t>(at)] =
-            whole ? run.options.scale : run.options.scale * std::sqrt(all / some);
+        scales[at] = whole ? run.options.scale : run.options.scale * std::sqrt(all / some);
       }
     }
-    approximate_.assign(total * static_cast<std::size_t>(run.stride), 0);
+    approximate_.assign(total * run.stride, 0);
     serial::gemm_nt(heads * rows, run.end, d, reduced.data(), d, head.k, head.kv_stride,
                     approximate_.data(), run.stride);
     Real* sum = sums.resize(1, rows, run.stride).data();
     const simd::Kernels& kernels = simd::kernels();
-    std::vector<Real> finished(static_cast<std::size_t>(run.stride));
+    std::vector<Real> finished(run.stride);
     for (Index at = 0; at < heads * rows; ++at) {
       Real* s = approximate_.data() + at * run.stride;
-      kernels.scale_row(s, scales[static_cast<std::size_t>(at)], run.stride, finished.data(),
-                        false);
+      kernels.scale_row(s, scales[at], run.stride, finished.data(), false);
       if (run.options.softcap > 0)
         kernels.softcap_row(finished.data(), run.stride, run.options.softcap);
       weights_of_seen(finished.data(), seen_keys(run.begin + at % rows, run.options.sliding_window),

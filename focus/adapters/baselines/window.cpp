@@ -1,6 +1,5 @@
-#include "autograd/attention/tiled_attention.h"
 #include "focus/adapters/baselines/selected_keys.h"
-#include "focus/adapters/mechanism.h"
+#include "focus/method/attention/focus_attention.h"
 
 // Two attentions that read the last tokens, by position alone.
 //
@@ -50,7 +49,7 @@ AttentionPlan sinks_plan(Index batch, Index seq_len, Index sliding_window,
   plan.gap = config.local_window + 1;
   const Index sinks = std::min(config.sinks, seq_len - plan.gap);  // of those that any token sees
   for (Index first = 0; first < batch * seq_len && sinks > 0; first += seq_len) {
-    const auto first_tile = static_cast<Index>(plan.key_tiles.size());
+    const auto first_tile = std::ssize(plan.key_tiles);
     for (Index begin = 0; begin < sinks; begin += kKeys)
       plan.key_tiles.push_back({first + begin, first + std::min(sinks, begin + kKeys)});
     const std::size_t first_query = plan.query_tiles.size();
@@ -59,7 +58,7 @@ AttentionPlan sinks_plan(Index batch, Index seq_len, Index sliding_window,
       const AttentionPlan::Rows keys =
           plan.rows_in(plan.reach(first + begin, first + end), {first, first + sinks});
       if (keys.begin == keys.end) continue;
-      const auto segment = static_cast<Index>(plan.segments.size());
+      const auto segment = std::ssize(plan.segments);
       plan.segments.push_back({first_tile + (keys.begin - first) / kKeys,
                                first_tile + (keys.end - first + kKeys - 1) / kKeys});
       plan.query_tiles.push_back({first + begin, first + end, segment, segment + 1});
@@ -82,33 +81,11 @@ PairCounts pairs_of(const MechanismInputs& in, const SinkWindowSettings& config)
 }
 
 Variable sink_window_attention(const MechanismInputs& in, const SinkWindowSettings& config) {
-  struct Parts {
-    AttentionInputs inputs;
-    AttentionPlan local, sinks;
-  };
-  auto parts = std::make_shared<Parts>();
-  parts->inputs = {in.q.value(), in.k.value(), in.v.value(), in.options};
-  check_attention_inputs(parts->inputs);
   const Index batch = in.q.dim(0), seq_len = in.q.dim(1), sliding = in.options.sliding_window;
-  parts->local =
-      causal_plan(batch, seq_len, std::min(seq_len, narrower_window(config.local_window, sliding)));
-  parts->sinks = sinks_plan(batch, seq_len, sliding, config);
-
-  AttentionResult result = tiled_attention(parts->inputs, parts->local, nullptr);
-  tiled_attention(parts->inputs, parts->sinks, nullptr, Into::add, {0, in.k.dim(2)}, result);
-  return Variable::from_op(
-      "sink_window", result.out, {in.q, in.k, in.v},
-      [parts, result](const Tensor& d_out, Grads grads) {
-        const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
-        AttentionGradients d =
-            tiled_attention_backward(parts->inputs, parts->local, result, d_out, nullptr, wanted);
-        if (!parts->sinks.segments.empty())
-          d = tiled_attention_backward(parts->inputs, parts->sinks, result, d_out, nullptr, wanted,
-                                       std::move(d));
-        if (wanted.q) grads[0].add(d.q);
-        if (wanted.k) grads[1].add(d.k);
-        if (wanted.v) grads[2].add(d.v);
-      });
+  return attention_by_plans(
+      "sink_window", in.q, in.k, in.v, {}, in.options,
+      causal_plan(batch, seq_len, std::min(seq_len, narrower_window(config.local_window, sliding))),
+      sinks_plan(batch, seq_len, sliding, config), nullptr);
 }
 
 struct Window final : MechanismWith<WindowSettings> {

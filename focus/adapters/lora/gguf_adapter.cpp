@@ -7,7 +7,7 @@
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/gguf/gguf.h"
-#include "focus/adapters/lora/lora_files.h"
+#include "focus/adapters/lora/lora.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {

@@ -183,10 +183,6 @@ AdapterKind lora_kind() {
           }};
 }
 
-bool LoraModel::fan_in_fan_out() const {
-  return std::ranges::any_of(targets_, [](const PublishedLinear& t) { return t.transposed; });
-}
-
 SavedAdapter saved_lora(const std::filesystem::path& path,
                         std::unique_ptr<LoraModel> (*read)(const std::filesystem::path& path,
                                                            Decoder& decoder)) {

@@ -6,7 +6,7 @@
 #include "data/files/json_reader.h"
 #include "data/tensors/safetensors.h"
 #include "data/text/text.h"
-#include "focus/adapters/lora/lora_files.h"
+#include "focus/adapters/lora/lora.h"
 #include "layers/json_fields.h"
 
 namespace focus {

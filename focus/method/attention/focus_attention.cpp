@@ -16,11 +16,11 @@ namespace {
 /// The assignments in the plan's order: to[i] = from[rows[i]].
 Tensor gather(const Tensor& from, std::span<const Index> rows) {
   Tensor to(from.shape());
-  const auto count = static_cast<Index>(rows.size());
+  const auto count = std::ssize(rows);
   const Index width = count == 0 ? 0 : from.size() / count;
   parallel_chunks(count, rows_per_chunk(width), [&, out = to.data()](Index begin, Index end) {
     for (Index i = begin; i < end; ++i)
-      std::copy_n(from.data() + rows[static_cast<std::size_t>(i)] * width, width, out + i * width);
+      std::copy_n(from.data() + rows[i] * width, width, out + i * width);
   });
   return to;
 }
@@ -34,16 +34,10 @@ Tensor scatter(const Tensor& from, std::span<const Index> rows) {
   return to;
 }
 
-/// Everything that forward and backward share.
-struct Parts {
-  AttentionInputs inputs;
-  AttentionPlan local;
-  AttentionPlan buckets;
-  std::unique_ptr<ScoreRule> gate;               // of the buckets' pairs; null where it is dropped
-  std::span<const Index> bucket_order() const {  // the buckets' rows without the copies
-    return std::span(buckets.tokens).first(static_cast<std::size_t>(buckets.own_rows()));
-  }
-};
+/// A plan's rows without the copies.
+std::span<const Index> own_tokens(const AttentionPlan& plan) {
+  return std::span(plan.tokens).first(plan.own_rows());
+}
 
 /// Key heads whose q, k, v, packed k and v and output are about kCacheBytes.
 Index heads_at_a_time(const AttentionInputs& in) {
@@ -71,17 +65,13 @@ Variable gated_attention(const Variable& q, const Variable& k, const Variable& v
 Variable sparse_attention(const Variable& q, const Variable& k, const Variable& v,
                           const Variable& g, const AttentionOptions& options,
                           const GateOptions& gate) {
-  auto parts = std::make_shared<Parts>();
-  parts->inputs = {q.value(), k.value(), v.value(), options};
-  check_attention_inputs(parts->inputs);
+  check_attention_inputs({q.value(), k.value(), v.value(), options});
   check(!gate.membership.empty() || q.value().size() == 0,
         "sparse_attention: no membership sets; soft attention is gated_attention");
   check(g.shape().rank() == 3 && g.dim(0) == q.dim(0) && g.dim(1) == q.dim(1),
         "sparse_attention: g {} does not fit q {}", g.shape(), q.shape());
   const Index batch = q.dim(0), seq_len = q.dim(1);
   const Index local = gate.local_window + 1, window = options.sliding_window;
-  parts->local =
-      causal_plan(batch, seq_len, std::min(seq_len, window > 0 ? std::min(window, local) : local));
   const bool gated = gate.gated, g_wanted = gated && g.requires_grad();
   const Variable g_input = g_wanted ? g : Variable(g.value());
   // Decided by the first token: the form must not depend on later ones.
@@ -93,39 +83,47 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   if (form == PairForm::masked)
     return attention_with_rule("sparse_attention", q, k, v, g_input, options,
                                focus_rule(g.value(), of_pairs, g_wanted));
-  parts->buckets = shared_groups_plan(of_pairs.membership, batch, seq_len, window, local,
-                                      form == PairForm::lists);
+  AttentionPlan buckets = shared_groups_plan(of_pairs.membership, batch, seq_len, window, local,
+                                             form == PairForm::lists);
   profile_mark("sort");
+  std::shared_ptr<const ScoreRule> rule;
   if (gated) {
     of_pairs.membership.clear();  // the plan's pairs are those that share a group
-    parts->gate = focus_rule(gather(g.value(), parts->bucket_order()), of_pairs, g_wanted);
+    rule = focus_rule(gather(g.value(), own_tokens(buckets)), of_pairs, g_wanted);
   }
+  return attention_by_plans(
+      "sparse_attention", q, k, v, g_input, options,
+      causal_plan(batch, seq_len, std::min(seq_len, window > 0 ? std::min(window, local) : local)),
+      std::move(buckets), rule);
+}
 
+Variable attention_by_plans(const char* op, const Variable& q, const Variable& k, const Variable& v,
+                            const Variable& g, const AttentionOptions& options, AttentionPlan local,
+                            AttentionPlan distant, std::shared_ptr<const ScoreRule> rule) {
+  const AttentionInputs inputs{q.value(), k.value(), v.value(), options};
+  check_attention_inputs(inputs);
   // Some heads at a time, so that what the first part leaves is still in the cache for the second.
-  AttentionResult result{Tensor(q.shape()), Tensor({batch, q.dim(2), seq_len})};
-  const Index kv_heads = k.dim(2), step = heads_at_a_time(parts->inputs);
+  AttentionResult result{Tensor(q.shape()), Tensor({q.dim(0), q.dim(2), q.dim(1)})};
+  const Index kv_heads = k.dim(2), step = heads_at_a_time(inputs);
   for (Index first = 0; first < kv_heads; first += step) {
     const HeadRange heads{first, std::min(step, kv_heads - first)};
-    tiled_attention(parts->inputs, parts->local, nullptr, Into::assign, heads, result);
+    tiled_attention(inputs, local, nullptr, Into::assign, heads, result);
     profile_mark("local band");
-    tiled_attention(parts->inputs, parts->buckets, parts->gate.get(), Into::add, heads, result);
+    tiled_attention(inputs, distant, rule.get(), Into::add, heads, result);
     profile_mark("grouped attention");
   }
-  return Variable::from_op(
-      "sparse_attention", result.out, {q, k, v, g_input},
-      [parts, result, g_shape = g.shape()](const Tensor& d_out, Grads grads) {
-        const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
-        AttentionGradients d;
-        if (wanted.any())
-          d = tiled_attention_backward(parts->inputs, parts->local, result, d_out, nullptr, wanted);
-        d = tiled_attention_backward(parts->inputs, parts->buckets, result, d_out,
-                                     parts->gate.get(), wanted, d);
-        if (wanted.q) grads[0].add(d.q);
-        if (wanted.k) grads[1].add(d.k);
-        if (wanted.v) grads[2].add(d.v);
-        if (grads[3].wanted())
-          grads[3].add(scatter(d.rule.reshape(g_shape), parts->bucket_order()));
-      });
+  auto backward = [=, local = std::move(local), distant = std::move(distant), shape = g.shape()](
+                      const Tensor& d_out, Grads grads) {
+    const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
+    AttentionGradients d;
+    if (wanted.any()) d = tiled_attention_backward(inputs, local, result, d_out, nullptr, wanted);
+    d = tiled_attention_backward(inputs, distant, result, d_out, rule.get(), wanted, d);
+    if (wanted.q) grads[0].add(d.q);
+    if (wanted.k) grads[1].add(d.k);
+    if (wanted.v) grads[2].add(d.v);
+    if (grads[3].wanted()) grads[3].add(scatter(d.rule.reshape(shape), own_tokens(distant)));
+  };
+  return Variable::from_op(op, result.out, {q, k, v, g}, std::move(backward));
 }
 
 }  // namespace focus

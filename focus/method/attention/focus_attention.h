@@ -29,4 +29,12 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
                           const Variable& g, const AttentionOptions& options,
                           const GateOptions& gate);
 
+/// Attention to the pairs of two plans that have none in common, in one softmax: a local band and
+/// distant pairs. `rule`, where not null, acts on the distant ones: it was made of g's rows in the
+/// order of the distant plan's own. Shapes as attention(). Differentiable in q, k, v and, with a
+/// rule, g.
+Variable attention_by_plans(const char* op, const Variable& q, const Variable& k, const Variable& v,
+                            const Variable& g, const AttentionOptions& options, AttentionPlan local,
+                            AttentionPlan distant, std::shared_ptr<const ScoreRule> rule);
+
 }  // namespace focus

@@ -33,7 +33,7 @@ constexpr Index kQueries = AttentionPlan::kQueries;
 std::vector<char> sink_tokens(const Shape& g, Index sinks, std::span<const Index> documents) {
   std::vector<char> marks;
   if (sinks == 0) return marks;
-  marks.resize(static_cast<std::size_t>(g[0] * g[1]));
+  marks.resize(g[0] * g[1]);
   fill_sinks<char>(sequence_starts(g[0], g[1], documents), sinks, 1, marks);
   return marks;
 }
@@ -74,7 +74,7 @@ class FocusRule : public ScoreRule {
       if (tile.begin != tile_.begin || tile.end != tile_.end) packed_ = {};
       tile_ = tile;
       tile.keys_behind(rule_.local_window_ + 1, distant_.data());
-      if (distant_[static_cast<std::size_t>(tile.rows() - 1)] == 0) return nullptr;
+      if (distant_[tile.rows() - 1] == 0) return nullptr;
       if (rule_.gated_)
         set_gate();
       else
@@ -118,26 +118,22 @@ class FocusRule : public ScoreRule {
                        {.any = onto});
       rule_.factor_.finish(gate_.data(), size);
     }
-    /// G_q of the tile as columns, and as rows: packed once for all its key tiles.
+    /// G_q of the tile, packed by one of the kernels once for all its key tiles.
+    const Real* packed_queries(auto* pack, bool& is_packed, Tensor& to) {
+      if (!std::exchange(is_packed, true))
+        pack(rule_.g_.data() + tile_.begin * groups_, groups_, tile_.rows(), groups_, 1, to.data());
+      return to.data();
+    }
     const Real* query_columns() {
-      if (!packed_.columns)
-        kernels_.pack_transposed(queries(), groups_, tile_.rows(), groups_, 1, columns_.data());
-      packed_.columns = true;
-      return columns_.data();
+      return packed_queries(kernels_.pack_transposed, packed_.columns, columns_);
     }
-    const Real* query_panels() {
-      if (!packed_.panels)
-        kernels_.pack(queries(), groups_, tile_.rows(), groups_, 1, panels_.data());
-      packed_.panels = true;
-      return panels_.data();
-    }
-    const Real* queries() const { return rule_.g_.data() + tile_.begin * groups_; }
+    const Real* query_panels() { return packed_queries(kernels_.pack, packed_.panels, panels_); }
     /// Weight 0 where a pair shares no group.
     void mask() {
       const AttentionPlan& plan = *tile_.plan;
       std::array<std::uint64_t, kQueries> queries{};
       for (Index i = 0; i < tile_.rows(); ++i)
-        queries[static_cast<std::size_t>(i)] = rule_.mask_of(plan.token(tile_.begin + i));
+        queries[i] = rule_.mask_of(plan.token(tile_.begin + i));
       for (Index key = 0; key < tile_.cols(); ++key) {
         const std::uint64_t of_key = rule_.mask_of(plan.token(tile_.keys.begin + key));
         Real* row = gate_.data() + key * kQueries;
@@ -163,7 +159,7 @@ class FocusRule : public ScoreRule {
       // The local queries of a key come first, for counts rise from query to query.
       Index local = tile_.rows();
       for (Index key = tile_.cols() - 1; key >= 0; --key) {
-        while (local > 0 && distant_[static_cast<std::size_t>(local - 1)] > key) --local;
+        while (local > 0 && distant_[local - 1] > key) --local;
         std::fill_n(matrix + key * kQueries, local, value);
       }
     }
@@ -184,9 +180,9 @@ class FocusRule : public ScoreRule {
     Tensor gate_;                                 // [keys, queries]
   };
 
-  std::uint64_t mask_of(Index token) const { return masks_[static_cast<std::size_t>(token)]; }
+  std::uint64_t mask_of(Index token) const { return masks_[token]; }
 
-  bool is_sink(Index token) const { return sinks_[static_cast<std::size_t>(token)] != 0; }
+  bool is_sink(Index token) const { return sinks_[token] != 0; }
 
   const Tensor g_;
   const std::vector<char> sinks_;  // of all tokens; empty: none is one

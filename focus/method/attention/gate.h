@@ -22,7 +22,7 @@ struct GateOptions {
   bool gated = true;
   /// Hard attention: each token's mask of groups [batch * seq_len]; a distant pair is attended only
   /// where the masks share a group. Empty: soft attention, every causal pair.
-  std::vector<std::uint64_t> membership;
+  std::vector<std::uint64_t> membership = {};
 
   static GateOptions from(const FocusConfig& config) {
     const TokenSettings& tokens = config.tokens();
@@ -30,9 +30,7 @@ struct GateOptions {
             .steepness = tokens.gate_steepness,
             .affinity_floor = tokens.affinity_floor,
             .local_window = config.local_window,
-            .sinks = tokens.sinks,
-            .gated = true,
-            .membership = {}};
+            .sinks = tokens.sinks};
   }
 };
 

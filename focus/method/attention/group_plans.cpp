@@ -35,15 +35,13 @@ KeyRows add_key_tiles(Index begin, Index end, AttentionPlan& plan) {
 template <class ForEach>
 std::vector<Index> sort_tokens(Index first_token, Index count, ForEach&& for_each,
                                std::vector<Index>& tokens) {
-  std::vector<Index> rows(static_cast<std::size_t>(count) + 1, 0);
-  for_each([&](Index, Index bucket) { ++rows[static_cast<std::size_t>(bucket) + 1]; });
+  std::vector<Index> rows(count + 1, 0);
+  for_each([&](Index, Index bucket) { ++rows[bucket + 1]; });
   rows[0] = std::ssize(tokens);
   for (std::size_t b = 1; b < rows.size(); ++b) rows[b] += rows[b - 1];
-  tokens.resize(static_cast<std::size_t>(rows.back()));
+  tokens.resize(rows.back());
   std::vector<Index> next = rows;
-  for_each([&](Index t, Index bucket) {
-    tokens[static_cast<std::size_t>(next[static_cast<std::size_t>(bucket)]++)] = first_token + t;
-  });
+  for_each([&](Index t, Index bucket) { tokens[next[bucket]++] = first_token + t; });
   return rows;
 }
 
@@ -91,17 +89,15 @@ Sequence add_buckets(std::span<const std::uint64_t> masks, Index first_token, At
     sequence.buckets.push_back({mask, {}});
   }
   for (const std::uint64_t mask : masks) sequence.bucket_of.push_back(numbers[mask]);
-  const std::vector<Index> rows = sort_tokens(
-      first_token, std::ssize(sequence.buckets),
-      [&](auto&& f) {
-        for (std::size_t t = 0; t < masks.size(); ++t)
-          f(static_cast<Index>(t), sequence.bucket_of[t]);
-      },
-      plan.tokens);
+  const auto for_each = [&](auto&& f) {
+    for (Index t = 0; t < std::ssize(masks); ++t) f(t, sequence.bucket_of[t]);
+  };
+  const std::vector<Index> rows =
+      sort_tokens(first_token, std::ssize(sequence.buckets), for_each, plan.tokens);
   for (std::size_t b = 0; b < sequence.buckets.size(); ++b)
     sequence.buckets[b].rows = add_key_tiles(rows[b], rows[b + 1], plan);
   for (Index row = rows.front(); row < rows.back(); ++row)
-    sequence.row_of[static_cast<std::size_t>(plan.token(row) - first_token)] = row;
+    sequence.row_of[plan.token(row) - first_token] = row;
   return sequence;
 }
 
@@ -111,8 +107,8 @@ KeyRows add_list(const Sequence& sequence, const Bucket& bucket, AttentionPlan& 
   const Index begin = std::ssize(plan.tokens);
   for (Index token = std::max(sequence.first_token, reach.after + 1); token <= reach.last;
        ++token) {
-    const auto t = static_cast<std::size_t>(token - sequence.first_token);
-    if (!bucket.meets(sequence.buckets[static_cast<std::size_t>(sequence.bucket_of[t])])) continue;
+    const Index t = token - sequence.first_token;
+    if (!bucket.meets(sequence.buckets[sequence.bucket_of[t]])) continue;
     plan.tokens.push_back(token);
     plan.copies.push_back(sequence.row_of[t]);
   }
@@ -122,10 +118,9 @@ KeyRows add_list(const Sequence& sequence, const Bucket& bucket, AttentionPlan& 
 /// The first row of a bucket that sees a key of those it meets: the rows before need no query tile.
 Index first_seeing_row(const Bucket& bucket, std::span<const KeyRows> met,
                        const AttentionPlan& plan) {
-  Index earliest = std::numeric_limits<Index>::max();
+  Index earliest = std::numeric_limits<Index>::max() / 2;
   for (const KeyRows& rows : met)
     if (rows.begin < rows.end) earliest = std::min(earliest, plan.token(rows.begin));
-  if (earliest == std::numeric_limits<Index>::max()) return bucket.rows.end;
   return plan.end_of_rows({bucket.rows.begin, bucket.rows.end}, earliest + plan.gap - 1);
 }
 
@@ -140,15 +135,12 @@ double number_of_masks(Index groups, Index top_k) {
 /// Masks of `top_k` groups, drawn evenly.
 std::vector<std::uint64_t> even_masks(Index seq_len, Index groups, Index top_k) {
   Rng rng(1);
-  std::vector<std::uint64_t> masks(static_cast<std::size_t>(seq_len), 0);
+  std::vector<std::uint64_t> masks(seq_len, 0);
   for (std::uint64_t& mask : masks)
     while (std::popcount(mask) < top_k)
       mask |= std::uint64_t{1} << rng.below(static_cast<std::uint64_t>(groups));
   return masks;
 }
-
-/// Packing is another pass over memory: worth it for keys that several query tiles read.
-bool worth_packing(Index rows_seen, Index tokens) { return rows_seen > 2 * tokens; }
 
 }  // namespace
 
@@ -189,9 +181,7 @@ AttentionPlan shared_groups_plan(std::span<const std::uint64_t> masks, Index bat
   plan.tokens.reserve(masks.size());
   std::vector<Sequence> sequences;
   for (Index first = 0; first < batch * seq_len; first += seq_len)
-    sequences.push_back(add_buckets(
-        masks.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(seq_len)), first,
-        plan));
+    sequences.push_back(add_buckets(masks.subspan(first, seq_len), first, plan));
   Index rows_seen = 0;  // by all query tiles, copies apart
   for (const Sequence& sequence : sequences)
     for (const Bucket& bucket : sequence.buckets) {
@@ -206,7 +196,8 @@ AttentionPlan shared_groups_plan(std::span<const std::uint64_t> masks, Index bat
       if (!as_list) rows_seen += seen;
       plan.heaviest_first(first_tile);
     }
-  plan.packs_ahead = worth_packing(rows_seen, batch * seq_len);
+  // Another pass over memory: worth it for keys that several query tiles read.
+  plan.packs_ahead = rows_seen > 2 * batch * seq_len;
   return plan;
 }
 
@@ -218,17 +209,15 @@ AttentionPlan selected_groups_plan(GroupIdView ids, std::span<const GroupIdView>
   plan.gap = settings.local_window + 1;
   plan.blocks = {.size = settings.block, .seq_len = seq_len};
   const Index ranks = std::ssize(selections);
-  plan.tokens.reserve(static_cast<std::size_t>((1 + ranks) * batch * seq_len));
+  plan.tokens.reserve((1 + ranks) * batch * seq_len);
   std::vector<std::vector<KeyRows>> keys;  // of each sequence and group
   for (Index b = 0; b < batch; ++b) {
     // Sinks are in no group: a bucket behind the others, that nobody selects.
-    const std::vector<Index> rows = sort_tokens(
-        b * seq_len, groups + 1,
-        [&](auto&& f) {
-          for (Index t = 0; t < seq_len; ++t)
-            f(t, t < settings.sinks ? groups : Index{ids[b * seq_len + t]});
-        },
-        plan.tokens);
+    const auto for_each = [&](auto&& f) {
+      for (Index t = 0; t < seq_len; ++t)
+        f(t, t < settings.sinks ? groups : Index{ids[b * seq_len + t]});
+    };
+    const std::vector<Index> rows = sort_tokens(b * seq_len, groups + 1, for_each, plan.tokens);
     keys.emplace_back();
     for (std::size_t c = 0; c + 1 < rows.size(); ++c)
       keys.back().push_back(add_key_tiles(rows[c], rows[c + 1], plan));
@@ -242,23 +231,22 @@ AttentionPlan selected_groups_plan(GroupIdView ids, std::span<const GroupIdView>
   for (Index b = 0; b < batch; ++b)
     for (Index first = begin; first < seq_len; first += length) {
       if (ranks > 1) plan.runs.push_back(std::ssize(plan.query_tiles));
-      const std::vector<Index> rows = sort_tokens(
-          b * seq_len, groups + 1,
-          [&](auto&& f) {
-            for (Index t = first; t < std::min(seq_len, first + length); ++t)
-              for (const GroupIdView& selection : selections)
-                f(t, std::min<Index>(selection[b * seq_len + t], groups));
-          },
-          plan.tokens);
-      for (std::size_t c = 0; c < static_cast<std::size_t>(groups); ++c) {
+      const auto for_each = [&](auto&& f) {
+        for (Index t = first; t < std::min(seq_len, first + length); ++t)
+          for (const GroupIdView& selection : selections)
+            f(t, std::min<Index>(selection[b * seq_len + t], groups));
+      };
+      const std::vector<Index> rows = sort_tokens(b * seq_len, groups + 1, for_each, plan.tokens);
+      for (Index c = 0; c < groups; ++c) {
         const auto first_of_group = plan.query_tiles.size();
-        const KeyRows& of_group = keys[static_cast<std::size_t>(b)][c];
+        const KeyRows& of_group = keys[b][c];
         rows_seen += add_query_tiles(rows[c], rows[c + 1], {&of_group, 1}, plan);
         if (ranks == 1) plan.heaviest_first(first_of_group);
       }
     }
   if (!plan.runs.empty()) plan.runs.push_back(std::ssize(plan.query_tiles));
-  plan.packs_ahead = worth_packing(rows_seen, batch * seq_len);
+  // Another pass over memory: worth it for keys that several query tiles read.
+  plan.packs_ahead = rows_seen > 2 * batch * seq_len;
   return plan;
 }
 

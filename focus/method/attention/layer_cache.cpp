@@ -16,24 +16,15 @@ namespace {
 
 constexpr Real kMasked = -std::numeric_limits<Real>::infinity();
 
-/// Members of a block; a bucket's first blocks hold 16, 16 and 32, so that a small bucket is small.
-constexpr Index kBlock = 64, kFirstBlock = 16;
+/// Members of a block, and of a bucket's first stores, so that a small bucket is small: 16, 16, 32.
+constexpr Index kBlock = 64, kFirstStore = 16;
 /// Members of the largest store.
 constexpr Index kLargestStore = 1024;
 /// Keys that one task goes over, and multiply-adds that are worth waking a thread for.
 constexpr Index kChunkKeys = 256, kTaskWork = 1 << 17;
 
-Index block_of(Index member) {
-  return member < kBlock ? std::bit_width(static_cast<std::uint64_t>(member / kFirstBlock))
-                         : 2 + member / kBlock;
-}
-Index block_begin(Index block) {
-  if (block == 0) return 0;
-  return block < 3 ? kFirstBlock << (block - 1) : (block - 2) * kBlock;
-}
-Index block_capacity(Index block) {
-  return block < 3 ? std::max(kFirstBlock, block_begin(block)) : kBlock;
-}
+/// Members that each block of a store has room for.
+Index block_capacity(const auto& store) { return std::min(store.capacity, kBlock); }
 
 /// Columns of each panel of a packed matrix of so many columns, of which the panel's or the
 /// matrix's number divides the other.
@@ -75,34 +66,24 @@ LayerCache::LayerCache(const Sizes& sizes, const AttentionOptions& options, Gate
       factor_(gate_),
       dtype_(dtype),
       padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)) {
-  check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
-        "cache: {} heads cannot share {} key heads of {}", sizes.heads, sizes.kv_heads,
-        sizes.head_dim);
-  last_g_.resize(static_cast<std::size_t>(sizes.groups));
-  scaled_q_.resize(static_cast<std::size_t>(sizes.heads * sizes.head_dim));
+  sizes.validate();
+  last_g_.resize(sizes.groups);
+  scaled_q_.resize(sizes.heads * sizes.head_dim);
 }
 
 Index LayerCache::scratch_size() const { return query_heads() * (padded_dim_ + 2 + kBlock); }
 
-/// The next block: in the last store, or in a new one. A store holds a block or at most a quarter
-/// of the members before it, so that no more of a cache lies unused.
-void LayerCache::add_block(Bucket& c) {
-  const Index block = static_cast<Index>(c.blocks.size()), capacity = block_capacity(block);
-  const auto last = static_cast<Index>(c.stores.size()) - 1;
-  if (last >= 0) {
-    const Index end = c.blocks.back().first + block_capacity(block - 1);
-    if (end < c.stores.back().capacity) {
-      c.blocks.push_back({last, end});
-      return;
-    }
-  }
-  const auto quarter = std::bit_floor(static_cast<std::uint64_t>(block_begin(block) / 4));
-  const Index members = std::max(capacity, std::min(static_cast<Index>(quarter), kLargestStore));
+/// A store holds a block or at most a quarter of the members before it, so that no more of a cache
+/// lies unused.
+void LayerCache::add_store(Bucket& c) {
+  const Index begin = std::ssize(c.positions);
+  const Index quarter = std::bit_floor(static_cast<std::uint64_t>(begin / 4));
+  const Index members =
+      begin < kBlock ? std::max(kFirstStore, begin) : std::clamp(quarter, kBlock, kLargestStore);
   // Zeros: what lies behind the last member is multiplied too, and then masked.
   const Index rows = sizes_.kv_heads * members;
-  c.blocks.push_back({last + 1, 0});
   c.stores.push_back(
-      {members, CacheNumbers(dtype_, rows * sizes_.head_dim),
+      {begin, members, CacheNumbers(dtype_, rows * sizes_.head_dim),
        CacheNumbers(dtype_, rows * padded_dim_),
        CacheNumbers(CacheDtype::float32, gate_.gated ? sizes_.groups * members : 0)});
   const Store& store = c.stores.back();
@@ -112,12 +93,11 @@ void LayerCache::add_block(Bucket& c) {
 void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64_t mask) {
   if (size_ < gate_.sinks) mask = kEveryGroup;
   Bucket& c = buckets_[mask];
-  const auto member = static_cast<Index>(c.positions.size()), b = block_of(member);
-  if (b == static_cast<Index>(c.blocks.size())) add_block(c);
-  const Index first = c.blocks[static_cast<std::size_t>(b)].first;
+  const Index member = std::ssize(c.positions), dim = sizes_.head_dim;
+  if (member == 0 || member == c.stores.back().begin + c.stores.back().capacity) add_store(c);
   Store& store = c.stores.back();
-  const Index slot = member - block_begin(b), capacity = block_capacity(b), dim = sizes_.head_dim;
-  const Index width = panel_width(capacity);
+  const Index capacity = block_capacity(store), width = panel_width(capacity);
+  const Index slot = (member - store.begin) % capacity, first = member - store.begin - slot;
   for (Index h = 0; h < sizes_.kv_heads; ++h) {
     store.keys.put(k + h * dim, dim,
                    keys_at(store, first, h) + column_in_panels(slot, dim, capacity), width);
@@ -150,46 +130,45 @@ void LayerCache::collect_slices() {
     const auto members_before = [&](Index p) {
       return std::ranges::lower_bound(c.positions, p) - c.positions.begin();
     };
-    const Index end = static_cast<Index>(c.positions.size());
+    const Index end = std::ssize(c.positions);
     const Index first = members_before(meets ? visible : std::max(visible, local));
     const Index distant = meets && gate_.gated ? members_before(local) : 0;
     const Index sinks = distant > 0 ? members_before(gate_.sinks) : 0;
-    for (Index member = first; member < end;) {
-      const Index b = block_of(member), begin = block_begin(b), capacity = block_capacity(b);
-      const Index slot = member - begin, last = std::min(end - begin, capacity);
-      const Block& block = c.blocks[static_cast<std::size_t>(b)];
-      slices_.push_back({&c.stores[static_cast<std::size_t>(block.store)], block.first, capacity,
-                         slot, std::clamp(sinks - begin, slot, last),
-                         std::clamp(distant - begin, slot, last), last});
-      keys_read_ += last - slot;
-      chunk_keys += last - slot;
-      if (chunk_keys >= kChunkKeys) {
-        chunks_.push_back(static_cast<Index>(slices_.size()));
-        chunk_keys = 0;
+    for (const Store& store : c.stores)
+      for (Index at = std::max<Index>(0, (first - store.begin) / kBlock * kBlock);
+           at < store.capacity && store.begin + at < end; at += kBlock) {
+        const Index begin = store.begin + at, slot = std::max<Index>(0, first - begin);
+        const Index last = std::min(end - begin, block_capacity(store));
+        if (slot >= last) continue;
+        slices_.push_back({&store, at, slot, std::clamp(sinks - begin, slot, last),
+                           std::clamp(distant - begin, slot, last), last});
+        keys_read_ += last - slot;
+        chunk_keys += last - slot;
+        if (chunk_keys >= kChunkKeys) {
+          chunks_.push_back(std::ssize(slices_));
+          chunk_keys = 0;
+        }
       }
-      member = begin + last;
-    }
   }
-  if (chunk_keys > 0) chunks_.push_back(static_cast<Index>(slices_.size()));
+  if (chunk_keys > 0) chunks_.push_back(std::ssize(slices_));
 }
 
 /// factors_ [slices, kBlock]: the gate's of each slice's distant members, 1 of the local ones; the
 /// same for all heads.
 void LayerCache::compute_factors() {
   const simd::Kernels& kernels = simd::kernels();
-  const auto slices = static_cast<Index>(slices_.size());
-  if (static_cast<Index>(factors_.size()) < slices * kBlock)
-    factors_.resize(static_cast<std::size_t>(slices * kBlock));
+  const auto slices = std::ssize(slices_);
+  if (std::ssize(factors_) < slices * kBlock) factors_.resize(slices * kBlock);
   parallel_chunks(slices, 64, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) {
-      const Slice& slice = slices_[static_cast<std::size_t>(i)];
+      const Slice& slice = slices_[i];
       if (slice.distant == slice.begin) continue;
       Real* factors = factors_.data() + i * kBlock;
       const Index n = simd::padded(kernels, slice.distant);
       std::fill_n(factors, n, factor_.start());
       multiply_columns(1, sizes_.groups, last_g_.data(), slice.store->assignments,
-                       slice.first * sizes_.groups, slice.capacity, 0, slice.distant, Into::add,
-                       factors);
+                       slice.first * sizes_.groups, block_capacity(*slice.store), 0, slice.distant,
+                       Into::add, factors);
       factor_.finish(factors, n);
       std::fill(factors + slice.distant, factors + slice.end, Real(1));
       std::fill(factors + slice.begin, factors + slice.sinks, Real(1));
@@ -209,14 +188,14 @@ void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
   std::fill_n(max, heads, kMasked);
   std::fill_n(sum, heads, Real(0));
   const Real* q = scaled_q_.data() + kv_head * heads * dim;
-  for (Index i = chunks_[static_cast<std::size_t>(chunk)];
-       i < chunks_[static_cast<std::size_t>(chunk) + 1]; ++i) {
-    const Slice& slice = slices_[static_cast<std::size_t>(i)];
-    const Index width = panel_width(slice.capacity), first = slice.begin / width * width;
-    const Index columns = simd::padded(kernels, slice.end - first);
+  for (Index i = chunks_[chunk]; i < chunks_[chunk + 1]; ++i) {
+    const Slice& slice = slices_[i];
     const Store& store = *slice.store;
-    multiply_columns(heads, dim, q, store.keys, keys_at(store, slice.first, kv_head),
-                     slice.capacity, first, slice.end, Into::assign, scores);
+    const Index capacity = block_capacity(store), width = panel_width(capacity);
+    const Index first = slice.begin / width * width;
+    const Index columns = simd::padded(kernels, slice.end - first);
+    multiply_columns(heads, dim, q, store.keys, keys_at(store, slice.first, kv_head), capacity,
+                     first, slice.end, Into::assign, scores);
     for (Index h = 0; h < heads; ++h) {
       Real* row = scores + h * kBlock;
       if (options_.softcap > 0) kernels.softcap_row(row + first, columns, options_.softcap);
@@ -239,7 +218,7 @@ void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
         for (Index d = 0; d < padded_dim_; ++d) out[h * padded_dim_ + d] *= factor;
     }
     store.values.multiply(heads, padded_dim_, slice.end - slice.begin, scores + slice.begin, kBlock,
-                          {values_at(store, slice.first, kv_head), slice.capacity, padded_dim_},
+                          {values_at(store, slice.first, kv_head), capacity, padded_dim_},
                           slice.begin, out, padded_dim_, true);
   }
 }
@@ -271,8 +250,7 @@ void LayerCache::attend(const Real* q, Real* out) {
   collect_slices();
   if (gate_.gated) compute_factors();
   const Index tasks = sizes_.kv_heads * num_chunks(), size = scratch_size();
-  if (static_cast<Index>(scratch_.size()) < tasks * size)
-    scratch_.resize(static_cast<std::size_t>(tasks * size));
+  if (std::ssize(scratch_) < tasks * size) scratch_.resize(tasks * size);
   const Index work = 2 * kChunkKeys * dim * query_heads();
   parallel_chunks(tasks, std::max<Index>(1, kTaskWork / work), [&](Index begin, Index end) {
     for (Index task = begin; task < end; ++task)

@@ -18,9 +18,7 @@ namespace focus {
 /// is kept twice. One bucket of all tokens is the dense cache. One sequence.
 class LayerCache {
  public:
-  struct Sizes {
-    Index heads = 1, kv_heads = 1, head_dim = 1, groups = 1;
-  };
+  using Sizes = CacheSizes;
   /// `gate` as in sparse_attention(), its membership unused: masks come with the tokens.
   LayerCache(const Sizes& sizes, const AttentionOptions& options, GateOptions gate,
              CacheDtype dtype = CacheDtype::float32);
@@ -37,32 +35,26 @@ class LayerCache {
   Index keys_read() const { return keys_read_; }
 
  private:
-  /// Memory for some blocks of a bucket. A key head's blocks lie one after the other: the hardware
-  /// reads ahead in long runs alone.
+  /// Memory for some members of a bucket, in blocks packed for products with them. A key head's
+  /// blocks lie one after the other: the hardware reads ahead in long runs alone.
   struct Store {
-    Index capacity;            // members
+    Index begin, capacity;     // its first member, and how many it has room for
     CacheNumbers keys;         // [kv_heads, blocks, head_dim, members], in panels
     CacheNumbers values;       // [kv_heads, blocks, members, padded head_dim], in panels
     CacheNumbers assignments;  // float32 [blocks, groups, members], in panels; none: gate dropped
   };
-  /// Room for a run of a bucket's members, packed for products with them: of a store those from
-  /// member `first` on.
-  struct Block {
-    Index store, first;
-  };
   struct Bucket {
     std::vector<Index> positions;  // rising
-    std::vector<Block> blocks;
     std::vector<Store> stores;
   };
-  /// Members [begin, end) of a block; those before `distant` lie beyond the local window, and of
-  /// these the gate leaves those before `sinks` alone.
+  /// Members [begin, end) of the block of a store that begins at `first`; those before `distant`
+  /// lie beyond the local window, and of these the gate leaves those before `sinks` alone.
   struct Slice {
     const Store* store;
-    Index first, capacity, begin, sinks, distant, end;
+    Index first, begin, sinks, distant, end;
   };
 
-  void add_block(Bucket& c);
+  void add_store(Bucket& c);
   /// Where a block's keys and values of a key head begin in its store.
   Index keys_at(const Store& store, Index first, Index kv_head) const {
     return (kv_head * store.capacity + first) * sizes_.head_dim;

@@ -1,12 +1,10 @@
-#include "focus/method/grouping/ablations.h"
-
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "autograd/base/check.h"
 #include "autograd/eigen.h"
 #include "autograd/ops.h"
+#include "focus/method/grouping/token_grouping.h"
 
 namespace focus {
 namespace {
@@ -47,7 +45,7 @@ Matrix seeds_of(const Matrix& x, Index groups, Rng& rng) {
 
 Matrix spherical_k_means(const Matrix& x, Index groups, Rng& rng) {
   Matrix centroids = seeds_of(x, groups, rng);
-  std::vector<Index> nearest(static_cast<std::size_t>(x.rows()), -1);
+  std::vector<Index> nearest(x.rows(), -1);
   for (int round = 0; round < kMostRounds; ++round) {
     bool changed = false;
     Matrix sums = Matrix::Zero(groups, x.cols());
@@ -59,8 +57,8 @@ Matrix spherical_k_means(const Matrix& x, Index groups, Rng& rng) {
           highest = cosine;
           best = k;
         }
-      changed = changed || nearest[static_cast<std::size_t>(i)] != best;
-      nearest[static_cast<std::size_t>(i)] = best;
+      changed = changed || nearest[i] != best;
+      nearest[i] = best;
       sums.row(best) += x.row(i);
     }
     if (!changed) break;
@@ -73,7 +71,7 @@ Matrix spherical_k_means(const Matrix& x, Index groups, Rng& rng) {
 
 /// The mean of g over the batch.
 std::vector<double> mean_assignment(const Tensor& g) {
-  std::vector<double> mean(static_cast<std::size_t>(g.cols()), 0.0);
+  std::vector<double> mean(g.cols(), 0.0);
   for (Index i = 0; i < g.rows(); ++i)
     for (std::size_t k = 0; k < mean.size(); ++k)
       mean[k] += static_cast<double>(g[i * g.cols() + static_cast<Index>(k)]);
@@ -107,19 +105,16 @@ void average_centroids(FocusLayer& layer, const Routing& routing, double rate) {
   const Index groups = centroids.dim(0), dim = centroids.dim(1);
   const auto vectors = vectors_of(routing, dim);
   Matrix sums = Matrix::Zero(groups, dim);
-  std::vector<double> sizes(static_cast<std::size_t>(groups), 0.0);
-  const std::vector<std::uint64_t> masks = membership(routing, 1);
-  for (std::size_t i = 0; i < masks.size(); ++i) {
-    const int k = std::countr_zero(masks[i]);
-    sums.row(k) += vectors.row(static_cast<Index>(i));
-    ++sizes[static_cast<std::size_t>(k)];
+  std::vector<double> sizes(groups, 0.0);
+  Index token = 0;
+  for (const std::uint8_t k : best_groups(routing)) {
+    sums.row(k) += vectors.row(token++);
+    ++sizes[k];
   }
   for (Index k = 0; k < groups; ++k) {
-    const double size = sizes[static_cast<std::size_t>(k)];
-    if (size == 0) continue;
-    for (Index d = 0; d < dim; ++d) {
+    for (Index d = 0; d < dim && sizes[k] > 0; ++d) {
       Real& c = centroids.data()[k * dim + d];
-      c = static_cast<Real>((1 - rate) * static_cast<double>(c) + rate * sums(k, d) / size);
+      c = static_cast<Real>((1 - rate) * static_cast<double>(c) + rate * sums(k, d) / sizes[k]);
     }
   }
 }
@@ -152,11 +147,10 @@ Variable balance_loss(const Routing& routing) {
   const auto tokens = static_cast<double>(g.rows()), count = static_cast<double>(groups);
   const std::vector<double> p = mean_assignment(g);
   std::vector<double> f(groups, 0.0);
-  for (const std::uint64_t mask : membership(routing, 1))
-    f[static_cast<std::size_t>(std::countr_zero(mask))] += 1 / tokens;
+  for (const std::uint8_t k : best_groups(routing)) f[k] += 1 / tokens;
   double loss = 0;
   for (std::size_t k = 0; k < groups; ++k) loss += count * f[k] * p[k];
-  std::vector<double> slope(static_cast<std::size_t>(g.size()));
+  std::vector<double> slope(g.size());
   for (std::size_t n = 0; n < slope.size(); ++n) slope[n] = count / tokens * f[n % groups];
   return loss_of("balance_loss", loss, routing.assignments, std::move(slope));
 }

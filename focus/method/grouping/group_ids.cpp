@@ -55,7 +55,7 @@ Index first_largest(const Real* x, Index n) {
 }
 
 std::vector<Real> group_constants(std::span<const Real> centroids, const Real* bias, Index dim) {
-  std::vector<Real> constants(centroids.size() / static_cast<std::size_t>(dim));
+  std::vector<Real> constants(centroids.size() / dim);
   const Real* c = centroids.data();
   for (std::size_t row = 0; row < constants.size(); ++row, c += dim) {
     double squares = 0;
@@ -70,8 +70,8 @@ std::vector<Real> group_constants(std::span<const Real> centroids, const Real* b
 void head_group_scores(const HeadKeys& keys, Index first, Index count, const Real* centroids,
                        std::span<const Real> constants, Real* z, Index ldz) {
   for (Index t = 0; t < count; ++t) std::ranges::copy(constants, z + t * ldz);
-  serial::gemm_nt(count, static_cast<Index>(constants.size()), keys.dim, keys.key(first),
-                  keys.stride, centroids, keys.dim, z, ldz, Into::add);
+  serial::gemm_nt(count, std::ssize(constants), keys.dim, keys.key(first), keys.stride, centroids,
+                  keys.dim, z, ldz, Into::add);
 }
 
 GroupIds group_ids_of(const Variable& z, double tau) {
@@ -82,10 +82,10 @@ GroupIds group_ids_of(const Variable& z, double tau) {
   if (grad_enabled() && z.requires_grad())
     result.shares = softmax(scale(z, static_cast<Real>(1 / tau)));
   const Index rows = z.value().rows();
-  result.ids.resize(static_cast<std::size_t>(rows));
+  result.ids.resize(rows);
   parallel_chunks(rows, rows_per_chunk(result.groups), [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row)
-      result.ids[static_cast<std::size_t>(row)] = static_cast<std::uint8_t>(
+      result.ids[row] = static_cast<std::uint8_t>(
           first_largest(z.value().data() + row * result.groups, result.groups));
   });
   return result;
@@ -100,8 +100,7 @@ Variable group_scores(const Variable& k, const Variable& centroids, const Variab
     for (Index head = 0; head < s.heads; ++head)
       head_group_scores({k.value().data() + head * s.head_dim, s.heads * s.head_dim, s.head_dim},
                         begin, end - begin, centroids.value().data() + head * s.groups * s.head_dim,
-                        std::span(constants).subspan(static_cast<std::size_t>(head * s.groups),
-                                                     static_cast<std::size_t>(s.groups)),
+                        std::span(constants).subspan(head * s.groups, s.groups),
                         z.data() + (begin * s.heads + head) * s.groups, s.heads * s.groups);
   });
   return Variable::from_op(
@@ -111,7 +110,7 @@ Variable group_scores(const Variable& k, const Variable& centroids, const Variab
         Tensor sums({s.heads, s.groups});  // of dz over the tokens
         for (Index i = 0; i < sums.size(); ++i) {
           double sum = 0;
-          for (Index t = 0; t < s.tokens; ++t) sum += static_cast<double>(dz[t * ldz + i]);
+          for (Index t = 0; t < s.tokens; ++t) sum += dz[t * ldz + i];
           sums.data()[i] = static_cast<Real>(sum);
         }
         if (grads[0].wanted()) {  // dk = dz C
@@ -143,7 +142,7 @@ GroupIds nearest_groups(const Tensor& k, const Tensor& centroids, const Tensor& 
   const ScoreSizes s = sizes_of(k, centroids, bias);
   const std::vector<Real> constants = group_constants(centroids.span(), bias.data(), s.head_dim);
   GroupIds result{.groups = s.groups, .heads = s.heads, .ids = {}};
-  result.ids.resize(static_cast<std::size_t>(s.tokens * s.heads));
+  result.ids.resize(s.tokens * s.heads);
   parallel_chunks(s.tokens, kTiles * kTokens, [&](Index begin, Index end) {
     const simd::Kernels& kernels = simd::kernels();
     Tensor keys({s.head_dim, kTokens}), z({s.groups, kTokens});
@@ -162,8 +161,7 @@ GroupIds nearest_groups(const Tensor& k, const Tensor& centroids, const Tensor& 
         count_multiply_adds(static_cast<std::uint64_t>(s.groups * rows * s.head_dim));
         kernels.largest_rows(s.groups, columns, z.data(), kTokens, place.data());
         for (Index t = 0; t < rows; ++t)
-          result.ids[static_cast<std::size_t>((first + t) * s.heads + head)] =
-              static_cast<std::uint8_t>(place[static_cast<std::size_t>(t)]);
+          result.ids[(first + t) * s.heads + head] = static_cast<std::uint8_t>(place[t]);
       }
   });
   return result;

@@ -1,7 +1,6 @@
 #include "focus/method/grouping/group_statistics.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "autograd/base/check.h"
@@ -13,8 +12,8 @@ std::vector<std::uint64_t> with_sinks(std::span<const std::uint64_t> membership,
                                       Index sinks) {
   std::vector<std::uint64_t> masks(membership.begin(), membership.end());
   if (masks.empty() || sinks == 0) return masks;
-  fill_sinks<std::uint64_t>(sequence_starts(static_cast<Index>(masks.size()) / seq_len, seq_len),
-                            sinks, kEveryGroup, masks);
+  fill_sinks<std::uint64_t>(sequence_starts(std::ssize(masks) / seq_len, seq_len), sinks,
+                            kEveryGroup, masks);
   return masks;
 }
 
@@ -28,7 +27,7 @@ PairCounts& PairCounts::operator+=(const PairCounts& other) {
 
 PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len, Index local_window,
                        Index sliding_window, Index sinks) {
-  check(membership.empty() || static_cast<Index>(membership.size()) == seq_len,
+  check(membership.empty() || std::ssize(membership) == seq_len,
         "count_pairs: {} membership sets for {} tokens", membership.size(), seq_len);
   PairCounts counts;
   const std::vector<std::uint64_t> masks = with_sinks(membership, seq_len, sinks);
@@ -38,7 +37,7 @@ PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len,
   // How many tokens behind the query's local window meet each bucket.
   std::vector<std::int64_t> met(buckets.size(), 0);
   const auto add = [&](Index token, std::int64_t sign) {
-    const std::uint64_t mask = masks[static_cast<std::size_t>(token)];
+    const std::uint64_t mask = masks[token];
     for (std::size_t c = 0; c < buckets.size(); ++c)
       met[c] += (buckets[c] & mask) != 0 ? sign : std::int64_t{0};
   };
@@ -51,36 +50,28 @@ PairCounts count_pairs(std::span<const std::uint64_t> membership, Index seq_len,
     if (masks.empty()) continue;
     for (; entered < local; ++entered) add(entered, 1);
     for (; left < first; ++left) add(left, -1);
-    const auto bucket = std::ranges::lower_bound(buckets, masks[static_cast<std::size_t>(i)]);
-    counts.attended += i + 1 - local + met[static_cast<std::size_t>(bucket - buckets.begin())];
+    const auto bucket = std::ranges::lower_bound(buckets, masks[i]);
+    counts.attended += i + 1 - local + met[bucket - buckets.begin()];
   }
   if (masks.empty()) counts.attended = counts.all;
   return counts;
 }
 
-void GroupStatistics::add_sizes(const Routing& routing) {
-  sizes.resize(static_cast<std::size_t>(routing.assignments.value().cols()));
-  for (const std::uint64_t mask : membership(routing, 1))
-    ++sizes[static_cast<std::size_t>(std::countr_zero(mask))];
-  tokens += routing.assignments.value().rows();
-}
-
 void GroupStatistics::add_sizes(std::span<const std::uint8_t> group_ids, Index heads,
                                 Index groups) {
-  sizes.resize(static_cast<std::size_t>(heads * groups));
-  for (std::size_t i = 0; i < group_ids.size(); ++i)
-    ++sizes[i % static_cast<std::size_t>(heads) * static_cast<std::size_t>(groups) + group_ids[i]];
+  sizes.resize(heads * groups);
+  for (std::size_t i = 0; i < group_ids.size(); ++i) ++sizes[i % heads * groups + group_ids[i]];
   tokens += static_cast<std::int64_t>(group_ids.size()) / heads;
 }
 
 void GroupStatistics::add(const Routing& routing) {
-  add_sizes(routing);
   const Tensor& g = routing.assignments.value();
-  weighed += g.rows();
   const Index groups = g.cols();
+  add_sizes(best_groups(routing), 1, groups);
+  weighed += g.rows();
   for (Index i = 0; i < g.rows(); ++i) {
     const Real* row = g.data() + i * groups;
-    confidence += static_cast<double>(*std::max_element(row, row + groups));
+    confidence += *std::max_element(row, row + groups);
     for (Index k = 0; k < groups; ++k)
       if (row[k] > 0)
         entropy -= static_cast<double>(row[k]) * std::log(static_cast<double>(row[k]));

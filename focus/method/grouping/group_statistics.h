@@ -30,7 +30,7 @@ std::size_t add_numbers(std::span<const double> list, T& x) {
   if constexpr (std::is_arithmetic_v<T>) {
     x += static_cast<T>(list[0]);
   } else if constexpr (requires { x.size(); }) {
-    x.resize(static_cast<std::size_t>(list[0]));
+    x.resize(list[0]);
     for (auto& item : x) taken += add_numbers(list.subspan(taken), item);
   } else {
     taken = 0;
@@ -87,11 +87,10 @@ struct GroupStatistics {
   double confidence = 0;     // sum over these of max_k g
   PairCounts pairs = {};
 
-  /// Adds the tokens of a batch to `sizes` and `tokens`, the rest is left alone.
-  void add_sizes(const Routing& routing);
-  /// The same of group ids [tokens, heads]; each head has groups of its own.
+  /// Adds tokens by their group ids [tokens, heads] to `sizes` and `tokens`, the rest is left
+  /// alone; each head has groups of its own.
   void add_sizes(std::span<const std::uint8_t> group_ids, Index heads, Index groups);
-  /// Adds them to everything but `pairs`.
+  /// Adds the tokens of a batch to everything but `pairs`.
   void add(const Routing& routing);
   void visit(auto&& f) {
     f(pairs);

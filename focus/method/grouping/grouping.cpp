@@ -66,7 +66,7 @@ Routing Grouping::route(const MechanismInputs& in, Balance balance) {
   const Index batch = in.h.dim(0), seq_len = in.h.dim(1);
   constexpr double kNever = -1000;  // e to it is 0
   Tensor g = Tensor::zeros({batch, seq_len, num_groups()});
-  auto logits = std::make_shared<std::vector<double>>(static_cast<std::size_t>(g.size()), kNever);
+  auto logits = std::make_shared<std::vector<double>>(g.size(), kNever);
   for (std::size_t token = 0; token < found.ids.size(); ++token) {
     const std::size_t place =
         token * static_cast<std::size_t>(num_groups()) + std::size_t{found.ids[token]};
@@ -76,8 +76,7 @@ Routing Grouping::route(const MechanismInputs& in, Balance balance) {
   std::vector<Index> starts = sequence_starts(in);
   return {.assignments = Variable(g),
           .logits = logits,
-          .potentials = std::vector<double>(
-              (starts.size() - 1) * static_cast<std::size_t>(num_groups()), 0.0),
+          .potentials = std::vector<double>((starts.size() - 1) * num_groups(), 0.0),
           .starts = std::move(starts)};
 }
 
@@ -85,9 +84,9 @@ GroupShares Grouping::shares(const MechanismInputs& in, Balance balance) {
   GroupIds found = group_ids(in, balance);
   GroupShares one{
       .heads = found.heads, .groups = num_groups(), .ids = std::move(found.ids), .shares = {}};
-  one.shares.assign(one.ids.size() * static_cast<std::size_t>(num_groups()), 0);
+  one.shares.assign(one.ids.size() * num_groups(), 0);
   for (std::size_t row = 0; row < one.ids.size(); ++row)
-    one.shares[row * static_cast<std::size_t>(num_groups()) + one.ids[row]] = 1;
+    one.shares[row * num_groups() + one.ids[row]] = 1;
   return one;
 }
 
@@ -100,7 +99,7 @@ void Grouping::add_statistics(Index, const GroupIds& last, GroupStatistics& to) 
 }
 
 std::pair<std::string, Tensor> Grouping::last_groups(Index, const GroupIds& last) const {
-  Tensor group_ids({static_cast<Index>(last.ids.size()) / last.heads, last.heads});
+  Tensor group_ids({std::ssize(last.ids) / last.heads, last.heads});
   std::ranges::copy(last.ids, group_ids.data());
   return {"classes", group_ids};
 }

@@ -123,6 +123,38 @@ class Grouping {
   std::int64_t fitted_context_ = 0;
 };
 
+/// What the groupings of the table derive from. L, a layer, has `updates` and a visit of its
+/// tensors in the order of files: parameters as Variables, state as Tensors, undefined where none.
+template <class L>
+class GroupingWith : public Grouping {
+ public:
+  using Grouping::Grouping;
+  std::vector<L>& layers() { return layers_; }
+
+  void visit_tensors(Index layer,
+                     const std::function<void(std::string_view, Tensor&)>& f) override {
+    layers_[layer].visit([&]<class T>(const char* name, T& x) {
+      if constexpr (std::is_same_v<T, Variable>)
+        f(name, x.mutable_value());
+      else if (x.defined())
+        f(name, x);
+    });
+  }
+  std::int64_t& updates(Index layer) override { return layers_[layer].updates; }
+  void visit_parameters(const std::function<void(const std::string&, Variable&)>& f) override {
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      layers_[i].visit([&]<class T>(const char* name, T& x) {
+        if constexpr (std::is_same_v<T, Variable>) f(fmt::format("layers.{}.{}", i, name), x);
+      });
+  }
+  void set_trainable(bool wanted) override {
+    visit_parameters([=](const std::string&, Variable& p) { p.set_requires_grad(wanted); });
+  }
+
+ protected:
+  std::vector<L> layers_;
+};
+
 /// A kind of grouping: a row of the table.
 struct GroupingKind {
   std::string_view name;  // focus.grouping, and the section of its settings
@@ -146,6 +178,13 @@ struct GroupingKind {
     return AttentionSpec{};
   };
 };
+
+/// GroupingKind::make of a grouping G.
+template <class G>
+std::unique_ptr<Grouping> make_grouping(const FocusConfig& config, const FocusShape& shape,
+                                        Rng& rng) {
+  return std::make_unique<G>(config, shape, rng);
+}
 
 /// All kinds, the paper's first.
 const std::vector<GroupingKind>& grouping_kinds();

@@ -25,17 +25,13 @@ HeadKeys keys_of(const Tensor& keys, Index head) {
 /// A head's, [groups, head_dim], of centroids [kv_heads, groups, head_dim].
 std::span<Real> centroids_of(Tensor& centroids, Index head) {
   const auto size = static_cast<std::size_t>(centroids.dim(1) * centroids.dim(2));
-  return centroids.span().subspan(static_cast<std::size_t>(head) * size, size);
-}
-
-void copy_key(const HeadKeys& keys, Index t, Real* centroid) {
-  std::copy_n(keys.key(t), keys.dim, centroid);
+  return centroids.span().subspan(head * size, size);
 }
 
 /// `count` different keys, in the order in which they are drawn.
 std::vector<Index> draw_keys(Index tokens, Index count, Rng& rng) {
   std::vector<Index> drawn;
-  while (static_cast<Index>(drawn.size()) < count) {
+  while (std::ssize(drawn) < count) {
     const auto t = static_cast<Index>(rng.below(static_cast<std::uint64_t>(tokens)));
     if (std::ranges::find(drawn, t) == drawn.end()) drawn.push_back(t);
   }
@@ -45,32 +41,31 @@ std::vector<Index> draw_keys(Index tokens, Index count, Rng& rng) {
 /// Each centroid becomes the mean of the keys of its group, or without one a key that is drawn.
 void move_centroids(const HeadKeys& keys, GroupIdView group_ids, Index tokens, Rng& rng,
                     std::span<Real> centroids) {
-  const Index groups = static_cast<Index>(centroids.size()) / keys.dim;
+  const Index groups = std::ssize(centroids) / keys.dim;
   constexpr Index kRun = 256;  // keys whose sums are Real
   const simd::Kernels& kernels = simd::kernels();
   std::vector<double> sums(centroids.size(), 0.0);
   std::vector<Real> of_run(centroids.size());
-  std::vector<Index> sizes(static_cast<std::size_t>(groups), 0);
+  std::vector<Index> sizes(groups, 0);
   for (Index first = 0; first < tokens; first += kRun) {
     std::ranges::fill(of_run, Real(0));
     for (Index t = first; t < std::min(tokens, first + kRun); ++t) {
       const Index c = group_ids[t];
-      ++sizes[static_cast<std::size_t>(c)];
+      ++sizes[c];
       kernels.scale_row(keys.key(t), 1, keys.dim, of_run.data() + c * keys.dim, true);
     }
     std::ranges::transform(sums, of_run, sums.begin(),
                            [](double sum, Real of) { return sum + static_cast<double>(of); });
   }
   for (Index c = 0; c < groups; ++c) {
-    const Index size = sizes[static_cast<std::size_t>(c)];
+    const Index size = sizes[c];
     Real* centroid = centroids.data() + c * keys.dim;
     if (size == 0) {
-      copy_key(keys, draw_keys(tokens, 1, rng).front(), centroid);
+      std::copy_n(keys.key(draw_keys(tokens, 1, rng).front()), keys.dim, centroid);
       continue;
     }
     for (Index d = 0; d < keys.dim; ++d)
-      centroid[d] = static_cast<Real>(sums[static_cast<std::size_t>(c * keys.dim + d)] /
-                                      static_cast<double>(size));
+      centroid[d] = static_cast<Real>(sums[c * keys.dim + d] / static_cast<double>(size));
   }
 }
 
@@ -83,18 +78,16 @@ void k_means(const Tensor& keys, std::uint64_t seed, Tensor& centroids) {
   for (Index head = 0; head < kv_heads; ++head) {
     rngs.emplace_back(seed + static_cast<std::uint64_t>(head));
     Real* next = centroids_of(centroids, head).data();
-    for (const Index t : draw_keys(tokens, groups, rngs.back())) {
-      copy_key(keys_of(keys, head), t, next);
-      next += dim;
-    }
+    for (const Index t : draw_keys(tokens, groups, rngs.back()))
+      next = std::copy_n(keys_of(keys, head).key(t), dim, next);
   }
   const Tensor in_one_sequence = keys.reshape({1, tokens, kv_heads, dim});
   const Tensor no_bias = Tensor::zeros({kv_heads, groups});
   for (int round = 0; round < kRounds; ++round) {
     const GroupIds found = nearest_groups(in_one_sequence, centroids, no_bias);
     parallel_chunks(kv_heads, 1, [&](Index head, Index) {
-      move_centroids(keys_of(keys, head), {found.ids.data() + head, kv_heads}, tokens,
-                     rngs[static_cast<std::size_t>(head)], centroids_of(centroids, head));
+      move_centroids(keys_of(keys, head), {found.ids.data() + head, kv_heads}, tokens, rngs[head],
+                     centroids_of(centroids, head));
     });
   }
 }
@@ -107,7 +100,7 @@ double fitted_temperature(const Tensor& keys, Tensor& centroids) {
   const simd::Kernels& kernels = simd::kernels();
   const Index columns = simd::padded(kernels, groups);
   constexpr Real kNone = -std::numeric_limits<Real>::infinity();
-  std::vector<Real> z(static_cast<std::size_t>(rows * groups));  // less each row's largest
+  std::vector<Real> z(rows * groups);  // less each row's largest
   parallel_chunks(kv_heads, 1, [&](Index head, Index) {
     const std::span<const Real> of_head = centroids_of(centroids, head);
     Real* scores = z.data() + head * tokens * groups;
@@ -118,17 +111,17 @@ double fitted_temperature(const Tensor& keys, Tensor& centroids) {
       for (Index c = 0; c < groups; ++c) scores[c] -= most;
     }
   });
-  std::vector<Real> largest(static_cast<std::size_t>(rows));
+  std::vector<Real> largest(rows);
   const auto confidence = [&](double tau) {
     parallel_chunks(rows, kSample / 8, [&](Index begin, Index end) {
-      std::vector<Real> scaled(static_cast<std::size_t>(columns), kNone);
+      std::vector<Real> scaled(columns, kNone);
       for (Index row = begin; row < end; ++row) {
         kernels.scale_row(z.data() + row * groups, static_cast<Real>(1 / tau), groups,
                           scaled.data(), false);
         Real most = 0, sum = 0;
         kernels.softmax_row(scaled.data(), columns, most, sum);
         std::fill(scaled.begin() + groups, scaled.end(), kNone);
-        largest[static_cast<std::size_t>(row)] = 1 / sum;
+        largest[row] = 1 / sum;
       }
     });
     return std::accumulate(largest.begin(), largest.end(), 0.0) / static_cast<double>(rows);
@@ -144,7 +137,7 @@ double fitted_temperature(const Tensor& keys, Tensor& centroids) {
 double standard_deviation(const Tensor& x) {
   double sum = 0, squares = 0;
   for (const Real value : x.span()) {
-    sum += static_cast<double>(value);
+    sum += value;
     squares += static_cast<double>(value) * static_cast<double>(value);
   }
   const auto n = static_cast<double>(x.size());
@@ -181,16 +174,16 @@ void fit_key_groups(KeyGroups& groups, const Tensor& keys, std::uint64_t seed) {
 }
 
 KeyGrouping::KeyGrouping(const FocusConfig& config, const FocusShape& shape, Rng& rng)
-    : Grouping(config.num_groups), settings_(config.keys()), heads_(shape.kv_heads) {
+    : GroupingWith(config.num_groups), settings_(config.keys()), heads_(shape.kv_heads) {
   for (Index i = 0; i < shape.num_layers; ++i) {
     layers_.push_back(make_key_groups(num_groups(), shape.kv_heads, shape.head_dim, rng));
-    layers_.back().needs = Tensor({shape.heads});
-    std::ranges::fill(layers_.back().needs.span(), Real(1));
+    if (settings_.head_budgets == HeadBudgets::measured)
+      layers_.back().needs = Tensor::full({shape.heads}, 1);
   }
 }
 
 GroupIds KeyGrouping::group_ids(const MechanismInputs& in, Balance) {
-  const KeyGroups& groups = layers_[static_cast<std::size_t>(in.layer)];
+  const KeyGroups& groups = layers_[in.layer];
   // The keys are a constant of their groups: what they change in them is not what they are for.
   const Variable keys(in.k.value());
   if (grad_enabled() && groups.centroids.requires_grad())
@@ -199,16 +192,14 @@ GroupIds KeyGrouping::group_ids(const MechanismInputs& in, Balance) {
   return nearest_groups(keys.value(), groups.centroids.value(), groups.bias.value());
 }
 
-Variable KeyGrouping::summary_bias(Index layer, Index) const {
-  return layers_[static_cast<std::size_t>(layer)].summary_bias;
-}
+Variable KeyGrouping::summary_bias(Index layer, Index) const { return layers_[layer].summary_bias; }
 
 Index KeyGrouping::assignment_cost(const MechanismInputs& in) const {
   return in.k.dim(2) * num_groups() * in.k.dim(3);
 }
 
 GroupShares KeyGrouping::shares(const MechanismInputs& in, Balance) {
-  const KeyGroups& groups = layers_[static_cast<std::size_t>(in.layer)];
+  const KeyGroups& groups = layers_[in.layer];
   const Variable keys(in.k.value());
   GroupIds group_ids = nearest_groups(keys.value(), groups.centroids.value(), groups.bias.value());
   const Tensor z = group_scores(keys, groups.centroids, groups.bias).value();
@@ -216,7 +207,7 @@ GroupShares KeyGrouping::shares(const MechanismInputs& in, Balance) {
   GroupShares found{.heads = group_ids.heads,
                     .groups = group_ids.groups,
                     .ids = std::move(group_ids.ids),
-                    .shares = std::vector<double>(static_cast<std::size_t>(z.size()))};
+                    .shares = std::vector<double>(z.size())};
   for (Index row = 0; row < z.rows(); ++row) {
     const Real* scores = z.data() + row * z.cols();
     double* shares = found.shares.data() + row * z.cols();
@@ -229,21 +220,6 @@ GroupShares KeyGrouping::shares(const MechanismInputs& in, Balance) {
   return found;
 }
 
-void KeyGrouping::visit_tensors(Index layer,
-                                const std::function<void(std::string_view, Tensor&)>& f) {
-  KeyGroups& of = layers_[static_cast<std::size_t>(layer)];
-  f("centroids", of.centroids.mutable_value());
-  f("bias", of.bias.mutable_value());
-  f("beta", of.summary_bias.mutable_value());
-  f("temperature", of.temperature);
-  f("spread", of.spread);
-  if (head_needs(layer) != nullptr) f(kNeeds, of.needs);
-}
-
-void KeyGrouping::visit_parameters(const std::function<void(const std::string&, Variable&)>& f) {
-  for_each_parameter(*this, f);
-}
-
 double KeyGrouping::lr_factor(const std::string& name) const {
   if (name.ends_with(".beta")) return 0.5;
   for (std::size_t i = 0; i < layers_.size(); ++i)
@@ -252,19 +228,13 @@ double KeyGrouping::lr_factor(const std::string& name) const {
   return 1;
 }
 
-void KeyGrouping::set_trainable(bool wanted) {
-  for (KeyGroups& groups : layers_)
-    groups.visit([wanted](const char*, Variable& p) { p.set_requires_grad(wanted); });
-}
-
 Index KeyGrouping::tokens_to_fit(std::int64_t steps_done) const {
   if (layers_.front().updates > 0) return 0;
   return settings_.fit_step && *settings_.fit_step <= steps_done ? settings_.fit_tokens : 0;
 }
 
 void KeyGrouping::fit(Index layer, const Tensor& keys, std::uint64_t seed) {
-  fit_key_groups(layers_[static_cast<std::size_t>(layer)], keys,
-                 seed + static_cast<std::uint64_t>(layer * heads_));
+  fit_key_groups(layers_[layer], keys, seed + static_cast<std::uint64_t>(layer * heads_));
 }
 
 bool KeyGrouping::is_placed_at(std::int64_t step) const {
@@ -290,10 +260,7 @@ GroupingKind key_grouping() {
                   tensors.push_back({kNeeds, {shape.heads}, false});
                 return tensors;
               },
-          .make = [](const FocusConfig& config, const FocusShape& shape,
-                     Rng& rng) -> std::unique_ptr<Grouping> {
-            return std::make_unique<KeyGrouping>(config, shape, rng);
-          },
+          .make = make_grouping<KeyGrouping>,
           .needs_no_step = [](const FocusConfig& config) { return config.keys().fit_step == 0; },
           .attention_of = [](const FocusConfig& config) -> AttentionSpec {
             return {.summary = {.head_budgets = config.keys().head_budgets}};

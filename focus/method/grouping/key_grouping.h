@@ -16,12 +16,16 @@ struct KeyGroups {
   Variable summary_bias;     // [kv_heads, num_groups]: added to a summary token's score
   Tensor temperature;        // tau [1] of the soft group_ids that the backward pass goes through
   Tensor spread;             // [1]: standard deviation of the centroids as they were fitted
-  Tensor needs;              // [heads]: of each query head, see head_budgets(); 1 until measured
+  Tensor needs;              // [heads]: of each query head, see head_budgets(); 1 until measured;
+                             // undefined where all have the same budget
   std::int64_t updates = 0;  // keys of a head that the centroids were fitted on; 0: random
   void visit(auto&& f) {
     f("centroids", centroids);
     f("bias", bias);
     f("beta", summary_bias);
+    f("temperature", temperature);
+    f("spread", spread);
+    f(kNeeds.data(), needs);
   }
 };
 
@@ -36,43 +40,31 @@ KeyGroups make_key_groups(Index num_groups, Index kv_heads, Index head_dim, Rng&
 void fit_key_groups(KeyGroups& groups, const Tensor& keys, std::uint64_t seed);
 
 /// Groups of keys: each key head's keys by the nearest of its centroids, fitted by k-means.
-class KeyGrouping final : public Grouping {
+class KeyGrouping final : public GroupingWith<KeyGroups> {
  public:
   KeyGrouping(const FocusConfig& config, const FocusShape& shape, Rng& rng);
 
   std::string_view kind() const override { return "keys"; }
-  std::vector<KeyGroups>& layers() { return layers_; }
-
   Index heads() const override { return heads_; }
   GroupIds group_ids(const MechanismInputs& in, Balance balance) override;
   Variable summary_bias(Index layer, Index kv_heads) const override;
   Index assignment_cost(const MechanismInputs& in) const override;
   GroupShares shares(const MechanismInputs& in, Balance balance) override;
 
-  void visit_tensors(Index layer, const std::function<void(std::string_view, Tensor&)>& f) override;
-  std::int64_t& updates(Index layer) override {
-    return layers_[static_cast<std::size_t>(layer)].updates;
-  }
-  void visit_parameters(const std::function<void(const std::string&, Variable&)>& f) override;
   /// Centroids learn in proportion to their spread, summary_bias at half the rate.
   double lr_factor(const std::string& name) const override;
-  void set_trainable(bool wanted) override;
 
   Index tokens_to_fit(std::int64_t steps_done) const override;
   bool can_fit() const override { return true; }
   Tensor* head_needs(Index layer) override {
-    if (settings_.head_budgets == HeadBudgets::equal) return nullptr;
-    return &layers_[static_cast<std::size_t>(layer)].needs;
+    return layers_[layer].needs.defined() ? &layers_[layer].needs : nullptr;
   }
   void fit(Index layer, const Tensor& keys, std::uint64_t seed) override;
   bool is_placed_at(std::int64_t step) const override;
 
-  void visit(auto&& f) { f("layers", layers_); }
-
  private:
   KeySettings settings_;
   Index heads_;
-  std::vector<KeyGroups> layers_;
 };
 
 }  // namespace focus

@@ -1,6 +1,7 @@
 #include "focus/method/grouping/routing.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -135,10 +136,9 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
   kept->centroids = as_matrix(layer.centroids.value()).cast<double>();
   kept->starts = sequence_starts(batch, seq_len, documents);
   kept->temperature = settings.temperature;
-  kept->vectors = std::make_shared<std::vector<double>>(
-      static_cast<std::size_t>(tokens * layer.projection.dim(1)));
+  kept->vectors = std::make_shared<std::vector<double>>(tokens * layer.projection.dim(1));
   const Eigen::Map<Matrix> projected = kept->projected();
-  auto logits = std::make_shared<std::vector<double>>(static_cast<std::size_t>(tokens * groups));
+  auto logits = std::make_shared<std::vector<double>>(tokens * groups);
   parallel_chunks(tokens, kRows, [&](Index begin, Index end) {
     const Matrix rows = as_matrix(h.value()).middleRows(begin, end - begin).cast<double>();
     simd::kernels().elementwise.product_in_double(
@@ -158,7 +158,7 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
   kept->g.resize(logits->size());
   for (std::size_t s = 0; s + 1 < kept->starts.size(); ++s) {
     const Index first = kept->starts[s], count = kept->starts[s + 1] - first;
-    std::vector<double> b(static_cast<std::size_t>(groups), 0.0);
+    std::vector<double> b(groups, 0.0);
     const double* sequence = logits->data() + first * groups;
     if (balance == Balance::sequence) {
       kept->traces.push_back(sinkhorn(sequence, count, groups, settings.sinkhorn_iters));
@@ -183,7 +183,7 @@ std::vector<std::uint64_t> membership(const Routing& routing, int top_k) {
   const Index groups = g.cols(), tokens = g.rows();
   check(top_k >= 1 && top_k <= groups, "membership: top_k {} is invalid for {} groups", top_k,
         groups);
-  std::vector<std::uint64_t> masks(static_cast<std::size_t>(tokens));
+  std::vector<std::uint64_t> masks(tokens);
   parallel_chunks(tokens, 1024, [&](Index begin, Index end) {
     auto next = std::ranges::upper_bound(routing.starts, begin);  // the sequence after i's
     for (Index i = begin; i < end; ++i) {
@@ -197,17 +197,23 @@ std::vector<std::uint64_t> membership(const Routing& routing, int top_k) {
           if (!(mask >> k & 1) && (best < 0 || row[k] + b[k] > row[best] + b[best])) best = k;
         mask |= std::uint64_t{1} << best;
       }
-      masks[static_cast<std::size_t>(i)] = mask;
+      masks[i] = mask;
     }
   });
   profile_mark("membership");
   return masks;
 }
 
+std::vector<std::uint8_t> best_groups(const Routing& routing) {
+  std::vector<std::uint8_t> groups;
+  for (const std::uint64_t mask : membership(routing, 1))
+    groups.push_back(static_cast<std::uint8_t>(std::countr_zero(mask)));
+  return groups;
+}
+
 std::vector<double> centred_potentials(const std::vector<double>& logits, Index groups,
                                        int rounds) {
-  const SinkhornTrace trace =
-      sinkhorn(logits.data(), static_cast<Index>(logits.size()) / groups, groups, rounds);
+  const SinkhornTrace trace = sinkhorn(logits.data(), std::ssize(logits) / groups, groups, rounds);
   std::vector<double> b(trace.potentials(), trace.potentials() + groups);
   const double mean = std::accumulate(b.begin(), b.end(), 0.0) / static_cast<double>(groups);
   for (double& x : b) x -= mean;
@@ -218,8 +224,7 @@ void absorb_potentials(FocusLayer& layer, std::span<const double> centred, doubl
   if (layer.updates++ == 0) rate = 1;
   Tensor moved({layer.potentials.size()});
   for (Index k = 0; k < moved.size(); ++k)
-    moved.data()[k] = static_cast<Real>((1 - rate) * layer.potentials[k] +
-                                        rate * centred[static_cast<std::size_t>(k)]);
+    moved.data()[k] = static_cast<Real>((1 - rate) * layer.potentials[k] + rate * centred[k]);
   layer.potentials = moved;
 }
 

@@ -20,6 +20,7 @@ struct FocusLayer {
   void visit(auto&& f) {
     f("projection", projection);
     f("centroids", centroids);
+    f("potentials", potentials);
   }
 };
 
@@ -49,6 +50,9 @@ Routing route(const Variable& h, const FocusLayer& layer, const FocusConfig& con
 /// Each token's k groups with the highest g as a bit set (bit g: group g) [batch * seq_len],
 /// decided on log-assignments, which do not underflow; a tie goes to the lower group.
 std::vector<std::uint64_t> membership(const Routing& routing, int top_k);
+
+/// Each token's group of highest g, the first of equals [batch * seq_len].
+std::vector<std::uint8_t> best_groups(const Routing& routing);
 
 /// One moving-average step, of that rate, of the carried potentials towards the
 /// centred_potentials() of a batch's tokens, without gradient. The very first batch sets them.

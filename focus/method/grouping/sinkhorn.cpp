@@ -18,8 +18,7 @@ Index chunks_of(Index tokens) { return (tokens + kChunk - 1) / kChunk; }
 /// b_k = -log sum_i exp(L_ik + u_i)
 void group_step(const double* logits, const double* u, Index tokens, Index groups, double* b) {
   const Index chunks = chunks_of(tokens);
-  std::vector<double> max(static_cast<std::size_t>(chunks * groups),
-                          -std::numeric_limits<double>::infinity());
+  std::vector<double> max(chunks * groups, -std::numeric_limits<double>::infinity());
   std::vector<double> sum(max.size(), 0.0);
   parallel_chunks(tokens, kChunk, [&](Index begin, Index end) {
     double* chunk_max = max.data() + begin / kChunk * groups;
@@ -59,20 +58,19 @@ void token_step(const double* logits, const double* b, Index tokens, Index group
 bool scale_rounds(const double* logits, SinkhornTrace& trace) {
   constexpr double kLeast = 1e-100;
   const Index tokens = trace.tokens, groups = trace.groups, chunks = chunks_of(tokens);
-  std::vector<double> top(static_cast<std::size_t>(groups),
-                          -std::numeric_limits<double>::infinity());
+  std::vector<double> top(groups, -std::numeric_limits<double>::infinity());
   for (Index i = 0; i < tokens; ++i)
     for (Index k = 0; k < groups; ++k) top[k] = std::max(top[k], logits[i * groups + k]);
-  std::vector<double> q(static_cast<std::size_t>(tokens * groups));
-  std::vector<double> partial(static_cast<std::size_t>(chunks * groups), 0.0);  // sums of groups
+  std::vector<double> q(tokens * groups);
+  std::vector<double> partial(chunks * groups, 0.0);  // sums of groups
   parallel_chunks(tokens, kChunk, [&](Index begin, Index end) {
     double* sum = partial.data() + begin / kChunk * groups;
     for (Index i = begin; i < end; ++i)
       for (Index k = 0; k < groups; ++k)
         sum[k] += q[i * groups + k] = std::exp(logits[i * groups + k] - top[k]);
   });
-  std::vector<double> least(static_cast<std::size_t>(chunks));  // sum of a token
-  std::vector<double> factor(static_cast<std::size_t>(groups));
+  std::vector<double> least(chunks);  // sum of a token
+  std::vector<double> factor(groups);
   for (Index n = 0; n < trace.rounds; ++n) {
     double* b = trace.b.data() + n * groups;
     for (Index k = 0; k < groups; ++k) {
@@ -109,8 +107,8 @@ SinkhornTrace sinkhorn(const double* logits, Index tokens, Index groups, int rou
   check(rounds >= 1 && tokens >= 1 && groups >= 1, "sinkhorn: {} rounds over {} tokens, {} groups",
         rounds, tokens, groups);
   SinkhornTrace trace{.tokens = tokens, .groups = groups, .rounds = rounds, .u = {}, .b = {}};
-  trace.u.assign(static_cast<std::size_t>((rounds + 1) * tokens), 0.0);
-  trace.b.assign(static_cast<std::size_t>(rounds * groups), 0.0);
+  trace.u.assign((rounds + 1) * tokens, 0.0);
+  trace.b.assign(rounds * groups, 0.0);
   trace.scaled = scale_rounds(logits, trace);
   for (Index n = 0; !trace.scaled && n < rounds; ++n) {
     double* b = trace.b.data() + n * groups;
@@ -124,14 +122,14 @@ void sinkhorn_backward(const double* logits, const SinkhornTrace& trace, const d
                        double* d_logits) {
   const Index tokens = trace.tokens, groups = trace.groups, chunks = chunks_of(tokens);
   std::vector<double> d_b(d_potentials, d_potentials + groups);
-  std::vector<double> d_u(static_cast<std::size_t>(tokens), 0.0);
-  std::vector<double> partial(static_cast<std::size_t>(chunks * groups));
-  const std::vector<double> ones(static_cast<std::size_t>(groups), 1.0);
-  std::vector<double> b_factor(static_cast<std::size_t>(groups));
+  std::vector<double> d_u(tokens, 0.0);
+  std::vector<double> partial(chunks * groups);
+  const std::vector<double> ones(groups, 1.0);
+  std::vector<double> b_factor(groups);
   // Q = exp(L + u + b) of one place in the rounds after the other, backwards: from the entries of
   // the place before, by the factors that lead there (null at the first), where forward went by
   // scaling them, too. The row of token i.
-  std::vector<double> q(static_cast<std::size_t>(tokens * groups));
+  std::vector<double> q(tokens * groups);
   const auto row_at = [&](Index i, double u, const double* b, double u_factor, const double* by) {
     double* row = q.data() + i * groups;
     for (Index k = 0; k < groups; ++k)

@@ -1,10 +1,8 @@
 #include "focus/method/grouping/token_grouping.h"
 
-#include <bit>
 #include <utility>
 
 #include "focus/method/documents.h"
-#include "focus/method/grouping/ablations.h"
 
 namespace focus {
 namespace {
@@ -14,17 +12,10 @@ bool keeps_vectors(const FocusConfig& config) {
          config.ablations.recluster_every > 0;
 }
 
-std::vector<std::uint8_t> best_groups(const Routing& routing) {
-  std::vector<std::uint8_t> group_ids;
-  for (const std::uint64_t mask : membership(routing, 1))
-    group_ids.push_back(static_cast<std::uint8_t>(std::countr_zero(mask)));
-  return group_ids;
-}
-
 }  // namespace
 
 TokenGrouping::TokenGrouping(const FocusConfig& config, const FocusShape& shape, Rng& rng)
-    : Grouping(config.num_groups), config_(config) {
+    : GroupingWith(config.num_groups), config_(config) {
   for (Index i = 0; i < shape.num_layers; ++i)
     layers_.push_back(make_focus_layer(config_, shape.hidden_size, rng));
   last_.resize(layers_.size());
@@ -32,22 +23,16 @@ TokenGrouping::TokenGrouping(const FocusConfig& config, const FocusShape& shape,
 }
 
 Routing TokenGrouping::routed(const MechanismInputs& in, Balance balance) {
-  return focus::route(in.h, layer_of(in.layer), config_, balance, documents_of(in.options));
+  return focus::route(in.h, layers_[in.layer], config_, balance, documents_of(in.options));
 }
 
 Routing TokenGrouping::route(const MechanismInputs& in, Balance balance) {
-  const auto layer = static_cast<std::size_t>(in.layer);
   Routing routing = routed(in, balance);
-  remember(layer, routing);
+  Routing& kept = last_[in.layer] = routing;
+  kept.assignments = Variable(routing.assignments.value());
+  if (!keeps_vectors(config_)) kept.vectors.reset();
+  if (grad_enabled()) loss_[in.layer] = auxiliary_loss(routing, config_.ablations);
   return routing;
-}
-
-/// Keeps what follows the forward pass.
-void TokenGrouping::remember(std::size_t layer, const Routing& routing) {
-  last_[layer] = routing;
-  last_[layer].assignments = Variable(routing.assignments.value());
-  if (!keeps_vectors(config_)) last_[layer].vectors.reset();
-  if (grad_enabled()) loss_[layer] = auxiliary_loss(routing, config_.ablations);
 }
 
 GroupIds TokenGrouping::group_ids(const MechanismInputs& in, Balance balance) {
@@ -71,29 +56,14 @@ GroupShares TokenGrouping::shares(const MechanismInputs& in, Balance balance) {
           .shares = {g.span().begin(), g.span().end()}};
 }
 
-void TokenGrouping::visit_tensors(Index layer,
-                                  const std::function<void(std::string_view, Tensor&)>& f) {
-  FocusLayer& of = layer_of(layer);
-  f("projection", of.projection.mutable_value());
-  f("centroids", of.centroids.mutable_value());
-  f("potentials", of.potentials);
-}
-
-void TokenGrouping::visit_parameters(const std::function<void(const std::string&, Variable&)>& f) {
-  for_each_parameter(*this, f);
-}
-
 void TokenGrouping::set_trainable(bool wanted) {
-  const bool follow = config_.ablations.centroid_update == CentroidUpdate::average;
-  for (FocusLayer& layer : layers_) {
-    layer.projection.set_requires_grad(wanted);
-    layer.centroids.set_requires_grad(wanted && !follow);
-  }
+  GroupingWith::set_trainable(wanted);
+  for (FocusLayer& layer : layers_)
+    if (config_.ablations.centroid_update == CentroidUpdate::average)
+      layer.centroids.set_requires_grad(false);
 }
 
-Variable TokenGrouping::take_loss(Index layer) {
-  return std::exchange(loss_[static_cast<std::size_t>(layer)], Variable());
-}
+Variable TokenGrouping::take_loss(Index layer) { return std::exchange(loss_[layer], Variable()); }
 
 void TokenGrouping::after_forward() {
   if (config_.ablations.centroid_update != CentroidUpdate::average) return;
@@ -102,22 +72,22 @@ void TokenGrouping::after_forward() {
 }
 
 void TokenGrouping::add_statistics(Index layer, const GroupIds&, GroupStatistics& to) const {
-  to.add(last_[static_cast<std::size_t>(layer)]);
+  to.add(last_[layer]);
 }
 
 std::pair<std::string, Tensor> TokenGrouping::last_groups(Index layer, const GroupIds&) const {
-  const Tensor& g = last_[static_cast<std::size_t>(layer)].assignments.value();
+  const Tensor& g = last_[layer].assignments.value();
   return {"assignments", g.reshape({g.rows(), g.cols()})};
 }
 
 std::vector<double> TokenGrouping::state_update(Index layer) const {
-  const auto& logits = last_[static_cast<std::size_t>(layer)].logits;
+  const auto& logits = last_[layer].logits;
   if (!logits) return {};
   return centred_potentials(*logits, config_.num_groups, config_.tokens().sinkhorn_iters);
 }
 
 void TokenGrouping::merge(Index layer, std::span<const double> state_update) {
-  absorb_potentials(layer_of(layer), state_update, config_.tokens().carried_rate);
+  absorb_potentials(layers_[layer], state_update, config_.tokens().carried_rate);
 }
 
 bool TokenGrouping::divides() const { return !keeps_vectors(config_); }
@@ -144,10 +114,7 @@ GroupingKind token_grouping() {
                                                 {"centroids", {groups, dim}},
                                                 {"potentials", {groups}, false}};
               },
-          .make = [](const FocusConfig& config, const FocusShape& shape,
-                     Rng& rng) -> std::unique_ptr<Grouping> {
-            return std::make_unique<TokenGrouping>(config, shape, rng);
-          },
+          .make = make_grouping<TokenGrouping>,
           .needs_no_step = [](const FocusConfig&) { return false; },
           .attention_of = [](const FocusConfig& config) -> AttentionSpec {
             const TokenSettings& settings = config.tokens();

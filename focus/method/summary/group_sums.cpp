@@ -20,12 +20,13 @@ GroupSums::GroupSums(const Tensor& k, const Tensor& v, std::span<const std::uint
       runs_((k.dim(1) + kRun - 1) / kRun),
       in_turn_(settings.sliding_window == 0 && k.dim(0) * k.dim(2) >= kManyHeads),
       run_sums_({k.dim(0) * k.dim(2) * runs_, groups, parts_, k.dim(3)}),
-      run_counts_(static_cast<std::size_t>(k.dim(0) * k.dim(2) * runs_ * groups)) {
+      run_counts_(k.dim(0) * k.dim(2) * runs_ * groups) {
   if (!in_turn_) compute();
 }
 
 void GroupSums::keep(const Walker& walker, Index run) {
-  const Index size = walker.sum_.size(), number = walker.number(run);
+  const Index size = walker.sum_.size();
+  const Index number = run_of(walker.sequence_, walker.kv_head_, run);
   std::copy_n(walker.sum_.data(), size, run_sums_.data() + number * size);
   std::ranges::copy(walker.counts_, run_counts_.begin() + number * groups_);
 }
@@ -33,12 +34,12 @@ void GroupSums::keep(const Walker& walker, Index run) {
 void GroupSums::compute() {
   const Index heads = k_.dim(0) * k_.dim(2), size = groups_ * parts_ * head_dim();
   parallel_chunks(heads * runs_, 1, [&](Index number, Index) {
-    const Index head = number / runs_, run = number % runs_;
-    const Index next = std::min(seq_len() - 1, (run + 1) * kRun);
+    const Index head = number / runs_;
     Real* sums = run_sums_.data() + number * size;
     Index* counts = run_counts_.data() + number * groups_;
     std::fill_n(sums, size, Real(0));
-    for (Index t = settings_.distant_end(run * kRun); t < settings_.distant_end(next); ++t)
+    const Tokens entered = entering(number % runs_);
+    for (Index t = entered.first; t < entered.last; ++t)
       add(head / kv_heads(), head % kv_heads(), t, 1, sums, counts);
   });
   if (settings_.sliding_window > 0) return;
@@ -48,8 +49,8 @@ void GroupSums::compute() {
   parallel_chunks(heads * parts, 1, [&](Index number, Index) {
     const Index head = number / parts, first = number % parts * kGroups;
     const Index count = std::min(kGroups, groups_ - first);
-    std::vector<double> before(static_cast<std::size_t>(count * of_group), 0.0);
-    std::vector<Index> counted(static_cast<std::size_t>(count), 0);
+    std::vector<double> before(count * of_group, 0.0);
+    std::vector<Index> counted(count, 0);
     for (Index run = head * runs_; run < (head + 1) * runs_; ++run) {
       Real* sums = run_sums_.data() + (run * groups_ + first) * of_group;
       for (double& sum : before) {
@@ -70,7 +71,7 @@ GroupSums::Walker::Walker(const GroupSums& sums, Index sequence, Index kv_head)
     : sums_(sums),
       sequence_(sequence),
       kv_head_(kv_head),
-      counts_(static_cast<std::size_t>(sums.groups()), 0),
+      counts_(sums.groups(), 0),
       sum_(Tensor::zeros({sums.groups(), sums.parts_, sums.head_dim()})) {}
 
 void GroupSums::Walker::clear() {
@@ -93,10 +94,13 @@ void GroupSums::add(Index sequence, Index kv_head, Index token, int times, Real*
 }
 
 void GroupSums::Walker::start(Index run) {
-  const Index size = sum_.size(), groups = sums_.groups(), query = run * kRun;
-  const auto sums_at = [&](Index r) { return sums_.run_sums_.data() + number(r) * size; };
-  const auto counts_at = [&](Index r) { return sums_.run_counts_.begin() + number(r) * groups; };
-  tokens_ = sums_.distant_of(query);
+  const Index size = sum_.size(), groups = sums_.groups();
+  const Index first_run = sums_.run_of(sequence_, kv_head_, 0);
+  const auto sums_at = [&](Index r) { return sums_.run_sums_.data() + (first_run + r) * size; };
+  const auto counts_at = [&](Index r) {
+    return sums_.run_counts_.begin() + (first_run + r) * groups;
+  };
+  tokens_ = sums_.distant_of(run * kRun);
   if (sums_.settings_.sliding_window == 0) {
     std::copy_n(sums_at(run), size, sum_.data());
     std::copy_n(counts_at(run), groups, counts_.begin());
@@ -111,7 +115,7 @@ void GroupSums::Walker::start(Index run) {
       add(token, 1);
     for (; r < run; ++r) {
       simd::kernels().scale_row(sums_at(r), 1, size, sum_.data(), true);
-      for (Index c = 0; c < groups; ++c) counts_[static_cast<std::size_t>(c)] += counts_at(r)[c];
+      for (Index c = 0; c < groups; ++c) counts_[c] += counts_at(r)[c];
     }
   } else {
     for (; token < tokens_.last; ++token) add(token, 1);

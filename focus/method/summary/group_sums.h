@@ -39,8 +39,7 @@ class GroupSums {
     return v_.data() + offset(sequence, kv_head, token);
   }
   Index group_of(Index sequence, Index kv_head, Index token) const {
-    return group_ids_[static_cast<std::size_t>((sequence * seq_len() + token) * id_heads_ +
-                                               (id_heads_ == 1 ? 0 : kv_head))];
+    return group_ids_[(sequence * seq_len() + token) * id_heads_ + (id_heads_ == 1 ? 0 : kv_head)];
   }
   /// Positions that are in the sums when a run's first query comes by, and when its last has:
   /// [first, last).
@@ -52,19 +51,28 @@ class GroupSums {
             std::max(settings_.distant_begin(query), settings_.distant_end(query))};
   }
 
+  /// Tokens that come into the sums while a run's queries go by: [first, last).
+  Tokens entering(Index run) const {
+    return {settings_.distant_end(run * kRun),
+            settings_.distant_end(std::min(seq_len() - 1, (run + 1) * kRun))};
+  }
+  /// The number of a run among those of all sequences and key heads.
+  Index run_of(Index sequence, Index kv_head, Index run) const {
+    return (sequence * kv_heads() + kv_head) * runs_ + run;
+  }
+
   /// The sums of one sequence and key head, query after query.
   class Walker {
    public:
     Walker(const GroupSums& sums, Index sequence, Index kv_head);
     /// Goes to the first query of a run whose sums are kept.
     void start(Index run);
-    /// Goes on to the first query of the next run, or of the first.
-    void go_on(Index run) { go_to(run * kRun); }
-    /// Goes on to a later query of the run. Returns whether the distant zone has changed.
+    /// Goes on to a later query, or from the beginning to the first one. Returns whether the
+    /// distant zone has changed.
     bool go_to(Index query);
 
     Tokens tokens() const { return tokens_; }
-    Index count(Index group) const { return counts_[static_cast<std::size_t>(group)]; }
+    Index count(Index group) const { return counts_[group]; }
     /// Sums of the group's keys, of its values, and of its squared keys, [2 or 3, head_dim].
     const Real* sum(Index group) const {
       return sum_.data() + group * sums_.parts_ * sums_.head_dim();
@@ -72,7 +80,6 @@ class GroupSums {
 
    private:
     friend class GroupSums;
-    Index number(Index run) const { return sums_.run_of_head(sequence_, kv_head_, run); }
     void clear();
     void add(Index token, int times) {
       sums_.add(sequence_, kv_head_, token, times, sum_.data(), counts_.data());
@@ -97,9 +104,6 @@ class GroupSums {
 
   Index offset(Index sequence, Index kv_head, Index token) const {
     return ((sequence * seq_len() + token) * kv_heads() + kv_head) * head_dim();
-  }
-  Index run_of_head(Index sequence, Index kv_head, Index run) const {
-    return (sequence * kv_heads() + kv_head) * runs_ + run;
   }
 
   const Tensor &k_, &v_;

@@ -16,38 +16,29 @@ namespace focus {
 namespace {
 
 void check_summary(const AttentionInputs& in, const GroupIds& group_ids, const Tensor& summary_bias,
-                   const SummarySettings& options) {
+                   const SummarySettings& settings) {
   check_attention_inputs(in);
-  const SummarySettings& settings = options;
   const Index kv_heads = in.k.dim(2);
   check(group_ids.groups >= 1 && group_ids.groups <= kMaxKeyGroups &&
             (group_ids.heads == 1 || group_ids.heads == kv_heads) &&
-            static_cast<Index>(group_ids.ids.size()) == in.q.dim(0) * in.q.dim(1) * group_ids.heads,
+            std::ssize(group_ids.ids) == in.q.dim(0) * in.q.dim(1) * group_ids.heads,
         "summary_attention: {} group ids of {} heads in {} groups do not fit k {}",
         group_ids.ids.size(), group_ids.heads, group_ids.groups, in.k.shape());
   check(summary_bias.rank() == 2 && summary_bias.dim(0) == kv_heads &&
             summary_bias.dim(1) == group_ids.groups,
         "summary_attention: summary_bias {} is not [kv_heads {}, groups {}]", summary_bias.shape(),
         kv_heads, group_ids.groups);
-  check(settings.local_window >= 0 && settings.block >= 1 && settings.sinks >= 0 &&
-            settings.sinks <= kMaxSinks,
-        "summary_attention: window {}, block {}, sinks {}: expected at least 0, at least 1, and "
-        "from 0 to {}",
-        settings.local_window, settings.block, settings.sinks, kMaxSinks);
-  check(options.num_selected_groups >= 0 && options.num_selected_groups <= group_ids.groups,
-        "summary_attention: cannot select {} of {} groups", options.num_selected_groups,
-        group_ids.groups);
-  check(options.selected_by_head.empty() ||
-            (options.query_heads_select() && options.least_selected() >= 0 &&
-             options.most_selected() <= group_ids.groups &&
-             std::ssize(options.selected_by_head) == in.q.dim(2)),
-        "summary_attention: {} group counts for {} query heads, expected as many, each from 0 to "
-        "{}, where query heads select",
-        options.selected_by_head.size(), in.q.dim(2), group_ids.groups);
-  check(!options.reads_own_group() || (options.num_selected_groups == 1 && group_ids.heads == 1),
+  settings.validate("summary_attention: ");
+  check(settings.least_selected() >= 0 && settings.most_selected() <= group_ids.groups,
+        "summary_attention: cannot select {} to {} of {} groups", settings.least_selected(),
+        settings.most_selected(), group_ids.groups);
+  check(settings.selected_by_head.empty() ||
+            (settings.query_heads_select() && std::ssize(settings.selected_by_head) == in.q.dim(2)),
+        "summary_attention: {} group counts for {} query heads, expected as many, where query "
+        "heads select",
+        settings.selected_by_head.size(), in.q.dim(2));
+  check(!settings.reads_own_group() || (settings.most_selected() == 1 && group_ids.heads == 1),
         "summary_attention: selection own needs groups that all heads share");
-  check(options.width >= 0 && options.width <= 1, "summary_attention: width is {}, expected 0 to 1",
-        options.width);
   check(in.options.dropout == 0,
         "summary_attention: dropout of the attention weights is not supported");
 }
@@ -73,13 +64,12 @@ class SummaryPass {
         sums_(in_.k, in_.v, group_ids_.ids, group_ids_.heads, group_ids_.groups, options_,
               options_.uses_width() && !reads_all_),
         tokens_{in_, sums_, summary_bias_},
-        selected_(static_cast<std::size_t>(options_.most_selected() * per_rank())),
-        result_{Tensor(in_.q.shape()), Tensor({batch_, in_.q.dim(2), seq_len_})},
-        pairs_(static_cast<std::size_t>(batch_), 0),
+        selected_(options_.most_selected() * per_rank()),
+        result_{Tensor(in_.q.shape()), Tensor({batch_, heads_, seq_len_})},
+        pairs_(batch_, 0),
         scored_(pairs_) {
     for (Index token = 0; options_.reads_own_group() && token < batch_ * seq_len_; ++token)
-      std::fill_n(selected_.begin() + token * kv_heads_, kv_heads_,
-                  group_ids_.ids[static_cast<std::size_t>(token)]);
+      std::fill_n(selected_.begin() + token * kv_heads_, kv_heads_, group_ids_.ids[token]);
     // Queries without a distant zone, and heads that select fewer: the first.
     for (Index rank = 0; !options_.reads_own_group() && rank < options_.most_selected(); ++rank)
       std::fill_n(selected_.begin() + rank * per_rank(), per_rank(),
@@ -91,15 +81,14 @@ class SummaryPass {
     profile_mark("sums");
     if (reads_all_) {
       tiled_attention(in_, local_, nullptr, Into::assign, {0, kv_heads_}, result_);
-    } else {
-      tokens_.forward(local_, result_, selected_, pairs_, scored_);
-      profile_mark("local and summary tokens");
-      attend_selected_groups();
-      profile_mark("selected groups");
-    }
-    if (reads_all_)
       std::ranges::fill(
           pairs_, heads_ * count_pairs({}, seq_len_, seq_len_, in_.options.sliding_window).all);
+      return;
+    }
+    tokens_.forward(local_, result_, selected_, pairs_, scored_);
+    profile_mark("local and summary tokens");
+    attend_selected_groups();
+    profile_mark("selected groups");
   }
 
   void backward(const Tensor& d_out, const Grads& grads) {
@@ -112,14 +101,11 @@ class SummaryPass {
         tiled_attention_backward(in_, plan, result_, d_out, nullptr, wanted, d, of);
       });
     profile_mark("selected groups, backward");
-    SummaryTokens::Gradients all{std::move(d), {}, {}};
-    if (reads_all_) {
-      all.summary_bias = Tensor::zeros(summary_bias_.shape());
-      if (grads[4].wanted())
-        all.shares = Tensor::zeros({batch_, seq_len_, kv_heads_, group_ids_.groups});
-    } else {
+    SummaryTokens::Gradients all{std::move(d), Tensor::zeros(summary_bias_.shape()), {}};
+    if (!reads_all_)
       all = tokens_.backward(result_, d_out, selected_, grads[4].wanted(), std::move(all.tokens));
-    }
+    else if (grads[4].wanted())
+      all.shares = Tensor::zeros({batch_, seq_len_, kv_heads_, group_ids_.groups});
     profile_mark("summary tokens, backward");
     if (wanted.q) grads[0].add(all.tokens.q);
     if (wanted.k) grads[1].add(all.tokens.k);
@@ -160,20 +146,14 @@ class SummaryPass {
       tiled_attention(in_, plan_of(0, selected_of(selecting), selecting, run), nullptr, Into::add,
                       heads_of(selecting), result_);
     };
-    if (options_.most_selected() == 0) return;
-    if (options_.reads_own_group())
-      attend(0);
-    else {
-      // The heads with the most groups first: a large one at the end would be waited for.
-      std::vector<Index> order(static_cast<std::size_t>(selecting_));
-      std::iota(order.begin(), order.end(), Index{0});
-      std::ranges::stable_sort(order, std::greater(),
-                               [&](Index head) { return selected_of(head); });
-      parallel_chunks(selecting_, 1, [&](Index number, Index) {
-        const Index head = order[static_cast<std::size_t>(number)];
-        if (selected_of(head) > 0) attend(head);
-      });
-    }
+    if (options_.reads_own_group()) return attend(0);
+    // The heads with the most groups first: a large one at the end would be waited for.
+    std::vector<Index> order(selecting_);
+    std::iota(order.begin(), order.end(), Index{0});
+    std::ranges::stable_sort(order, std::greater(), [&](Index head) { return selected_of(head); });
+    parallel_chunks(selecting_, 1, [&](Index number, Index) {
+      if (selected_of(order[number]) > 0) attend(order[number]);
+    });
   }
 
   /// The plan of what the queries of a head that selects selected as their best `count` groups from
@@ -195,19 +175,13 @@ class SummaryPass {
       const AttentionPlan plan = plan_of(rank, count, selecting, seq_len_);
       if (!plan.query_tiles.empty()) f(plan, heads_of(selecting));
     };
-    if (options_.most_selected() == 0) return;
-    if (options_.reads_own_group()) {
-      call(0, 1, 0);
-      return;
-    }
-    if (kv_heads_ >= kEnoughHeads) {  // those that share a key head one after the other
-      parallel_chunks(kv_heads_, 1, [&](Index kv_head, Index) {
+    if (options_.reads_own_group()) return call(0, 1, 0);
+    if (kv_heads_ >= kEnoughHeads)  // those that share a key head one after the other
+      return parallel_chunks(kv_heads_, 1, [&](Index kv_head, Index) {
         const Index sharing = selecting_ / kv_heads_;
         for (Index head = kv_head * sharing; head < (kv_head + 1) * sharing; ++head)
           if (selected_of(head) > 0) call(0, selected_of(head), head);
       });
-      return;
-    }
     for (Index rank = 0; rank < options_.most_selected(); ++rank)
       for (Index head = 0; head < selecting_; ++head)
         if (rank < selected_of(head)) call(rank, 1, head);

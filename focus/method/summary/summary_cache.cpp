@@ -34,25 +34,18 @@ SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
       attention_(options),
       options_(with_sliding_window(summary, options.sliding_window)),
       padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)),
-      heads_(static_cast<std::size_t>(sizes.kv_heads)),
+      heads_(sizes.kv_heads),
       distant_end_(options_.sinks) {
-  check(sizes.kv_heads > 0 && sizes.heads % sizes.kv_heads == 0 && sizes.head_dim > 0,
-        "cache: {} heads cannot share {} key heads of {}", sizes.heads, sizes.kv_heads,
-        sizes.head_dim);
-  const auto dim = static_cast<std::size_t>(sizes.head_dim);
+  sizes.validate();
+  Group empty(dtype);
+  empty.sums.assign((options_.uses_width() ? 3 : 2) * sizes.head_dim, 0.0);
   for (Head& head : heads_) {
-    head.groups.assign(static_cast<std::size_t>(sizes.groups), Group(dtype));
+    head.groups.assign(sizes.groups, empty);
     head.means.end = sizes.groups;
     head.means.keys.resize(sizes.groups * padded_dim_);
     head.means.values.resize(sizes.groups * padded_dim_);
-    if (options_.uses_width())
-      head.variances.assign(static_cast<std::size_t>(sizes.groups * padded_dim_), Real(0));
+    if (options_.uses_width()) head.variances.assign(sizes.groups * padded_dim_, Real(0));
     head.log_counts.assign(head.groups.size(), kNone);
-    for (Group& group : head.groups) {
-      group.key.assign(dim, 0.0);
-      group.value.assign(dim, 0.0);
-      if (options_.uses_width()) group.square.assign(dim, 0.0);
-    }
   }
 }
 
@@ -63,8 +56,7 @@ std::size_t SummaryCache::bytes() const {
     bytes += of_rows(head.sinks) + of_rows(head.local) + of_rows(head.means) +
              head.local_groups.capacity() + head.variances.capacity() * sizeof(Real);
     for (const Group& group : head.groups)
-      bytes += of_rows(group.rows) +
-               (group.key.size() + group.value.size() + group.square.size()) * sizeof(double) +
+      bytes += of_rows(group.rows) + group.sums.size() * sizeof(double) +
                group.positions.capacity() * sizeof(Index);
   }
   return bytes;
@@ -98,17 +90,19 @@ void SummaryCache::set_mean(Head& head, std::size_t number) const {
   head.log_counts[number] =
       group.count > 0 ? static_cast<Real>(std::log(static_cast<double>(group.count))) : kNone;
   const double share = group.count > 0 ? 1 / static_cast<double>(group.count) : 0;
-  const auto row = number * static_cast<std::size_t>(padded_dim_);
+  const Index row = static_cast<Index>(number) * padded_dim_, dim = sizes_.head_dim;
   Real* key = head.means.keys.data() + row;
   Real* value = head.means.values.data() + row;
-  for (std::size_t d = 0; d < group.key.size(); ++d) {
-    key[d] = static_cast<Real>(share * group.key[d]);
-    value[d] = static_cast<Real>(share * group.value[d]);
+  const double* sums = group.sums.data();
+  for (Index d = 0; d < dim; ++d) {
+    key[d] = static_cast<Real>(share * sums[d]);
+    value[d] = static_cast<Real>(share * sums[dim + d]);
   }
-  for (std::size_t d = 0; d < group.square.size(); ++d) {
-    const double mean = share * group.key[d];
+  if (head.variances.empty()) return;
+  for (Index d = 0; d < dim; ++d) {
+    const double mean = share * sums[d];
     head.variances[row + d] =
-        static_cast<Real>(std::max(0.0, share * group.square[d] - mean * mean) / 2);
+        static_cast<Real>(std::max(0.0, share * sums[2 * dim + d] - mean * mean) / 2);
   }
 }
 
@@ -117,13 +111,12 @@ void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uin
   const Index dim = sizes_.head_dim, of_token = std::ssize(group_ids) / tokens;
   parallel_chunks(sizes_.kv_heads, tasks(tokens * dim * kAppendWork), [&](Index begin, Index end) {
     for (Index h = begin; h < end; ++h)
-      append(heads_[static_cast<std::size_t>(h)],
-             {.k = k + h * dim,
-              .v = v + h * dim,
-              .stride = sizes_.kv_heads * dim,
-              .group_ids = group_ids.data() + (of_token == 1 ? 0 : h),
-              .id_stride = of_token,
-              .count = tokens});
+      append(heads_[h], {.k = k + h * dim,
+                         .v = v + h * dim,
+                         .stride = sizes_.kv_heads * dim,
+                         .group_ids = group_ids.data() + (of_token == 1 ? 0 : h),
+                         .id_stride = of_token,
+                         .count = tokens});
   });
   size_ += tokens;
   distant_end_ = options_.distant_end(size_ - 1);
@@ -137,7 +130,7 @@ void SummaryCache::append(Head& head, const NewTokens& tokens) const {
   // Local tokens become distant, and some of those that come now are so at once.
   const Index moved = std::max<Index>(0, std::min(distant_end, size_) - distant_end_);
   for (Index i = 0; i < moved; ++i) {
-    const std::size_t group = head.local_groups[static_cast<std::size_t>(i)];
+    const std::size_t group = head.local_groups[i];
     const Index row = (head.local.first + i) * padded_dim_;
     add_distant(head.groups[group], head.local.keys.data() + row, head.local.values.data() + row,
                 distant_end_ + i);
@@ -202,17 +195,14 @@ void SummaryCache::forget(Head& head, Index before) const {
     group.removed += leave;
     group.positions.erase(group.positions.begin(), group.positions.begin() + leave);
     drop_front(group.rows, leave);
-    if (group.removed >= kMostRemoved) recompute_sum(group);
+    if (group.removed >= kMostRemoved) {
+      group.removed = 0;
+      std::ranges::fill(group.sums, 0.0);
+      for (Index row = group.rows.first; row < group.rows.end; ++row)
+        add_row_to_sums(group, row, 1);
+    }
     set_mean(head, c);
   }
-}
-
-void SummaryCache::recompute_sum(Group& group) const {
-  group.removed = 0;
-  std::ranges::fill(group.key, 0.0);
-  std::ranges::fill(group.value, 0.0);
-  std::ranges::fill(group.square, 0.0);
-  for (Index row = group.rows.first; row < group.rows.end; ++row) add_row_to_sums(group, row, 1);
 }
 
 void SummaryCache::add_row_to_sums(Group& group, Index row, double times) const {
@@ -223,17 +213,20 @@ void SummaryCache::add_row_to_sums(Group& group, Index row, double times) const 
 
 void SummaryCache::add_to_sums(Group& group, const Real* key, const Real* value,
                                double times) const {
-  for (std::size_t d = 0; d < group.key.size(); ++d) {
-    group.key[d] += times * static_cast<double>(key[d]);
-    group.value[d] += times * static_cast<double>(value[d]);
+  const Index dim = sizes_.head_dim;
+  double* sums = group.sums.data();
+  for (Index d = 0; d < dim; ++d) {
+    sums[d] += times * static_cast<double>(key[d]);
+    sums[dim + d] += times * static_cast<double>(value[d]);
   }
-  for (std::size_t d = 0; d < group.square.size(); ++d)
-    group.square[d] += times * static_cast<double>(key[d]) * static_cast<double>(key[d]);
+  if (std::ssize(group.sums) == 2 * dim) return;
+  for (Index d = 0; d < dim; ++d)
+    sums[2 * dim + d] += times * static_cast<double>(key[d]) * static_cast<double>(key[d]);
 }
 
 void SummaryCache::add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const {
   const std::size_t before = scores.size();
-  scores.resize(before + static_cast<std::size_t>(run.count()));
+  scores.resize(before + run.count());
   Real* of_run = scores.data() + before;
   run.rows->keys.dot_rows(q, run.count(), run.first * padded_dim_, padded_dim_, sizes_.head_dim,
                           of_run);
@@ -256,7 +249,7 @@ void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading)
   const auto a = static_cast<Real>(options_.width);
   const Real softcap = attention_.softcap;
   const Real* score = &*(reading.scores.end() - sizes_.groups);
-  reading.widths.resize(reading.widths.size() + static_cast<std::size_t>(sizes_.groups));
+  reading.widths.resize(reading.widths.size() + sizes_.groups);
   Real* widths = &*(reading.widths.end() - sizes_.groups);
   simd::kernels().dot_rows(squares.data(), sizes_.groups, head.variances.data(), padded_dim_,
                            sizes_.head_dim, widths);
@@ -268,69 +261,63 @@ void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading)
 
 /// Estimated masses of the groups, up to what keeps their order: the scores of a query head that
 /// selects alone, or the sum over all of a key head of e^score / sum of e^score.
-std::vector<double> SummaryCache::masses(const Reading& reading, Index query_head) const {
-  const auto groups = static_cast<std::size_t>(sizes_.groups);
-  std::vector<double> mass(groups, 0.0), estimates(groups);
-  const auto select_by = [&](Index head) {
-    const auto* score = reading.scores.data() + head * reading.row + reading.exact;
-    for (std::size_t c = 0; c < groups; ++c) {
-      const Real width =
-          reading.widths.empty() ? 0 : reading.widths[static_cast<std::size_t>(head) * groups + c];
+std::vector<double> SummaryCache::masses(const Reading& reading) const {
+  const Index groups = sizes_.groups;
+  const auto estimates_of = [&](Index head) {
+    std::vector<double> estimates(groups);
+    const Real* score = reading.scores.data() + head * reading.row + reading.exact;
+    for (Index c = 0; c < groups; ++c) {
+      const Real width = reading.widths.empty() ? 0 : reading.widths[head * groups + c];
       estimates[c] = static_cast<double>(score[c] + width);
     }
-  };
-  if (selects_alone()) {
-    select_by(query_head);
     return estimates;
-  }
+  };
+  if (selects_alone()) return estimates_of(0);
+  std::vector<double> mass(groups, 0.0);
   for (Index head = 0; head < reading.heads; ++head) {
-    select_by(head);
-    const auto local = std::span(reading.scores)
-                           .subspan(static_cast<std::size_t>(head * reading.row),
-                                    static_cast<std::size_t>(reading.exact));
+    std::vector<double> estimates = estimates_of(head);
+    const auto local = std::span(reading.scores).subspan(head * reading.row, reading.exact);
     double most = *std::ranges::max_element(estimates), sum = 0;
     for (const Real s : local) most = std::max(most, static_cast<double>(s));
     for (const Real s : local) sum += std::exp(static_cast<double>(s) - most);
     for (double& score : estimates) sum += score = std::exp(score - most);
-    for (std::size_t c = 0; c < groups; ++c) mass[c] += estimates[c] / sum;
+    for (Index c = 0; c < groups; ++c) mass[c] += estimates[c] / sum;
   }
   return mass;
 }
 
-/// The m groups of largest estimated mass, the first of equals; groups without
-/// tokens are left out. `query_head` is the one of the reading's that selects, or the first.
-std::vector<Index> SummaryCache::select(Index kv_head, const Reading& reading,
-                                        Index query_head) const {
-  const Head& head = heads_[static_cast<std::size_t>(kv_head)];
+/// The m groups of largest estimated mass, the first of equals; groups without tokens are left out.
+std::vector<Index> SummaryCache::select(const Head& head, const Reading& reading) const {
   if (options_.reads_own_group()) return {head.last_group};
-  const Index first = kv_head * (sizes_.heads / sizes_.kv_heads) + reading.first_head;
-  const Index m = options_.selected_of(first + query_head);
+  const Index m = options_.selected_of(reading.first_head);
   if (m == 0) return {};
-  const std::vector<double> mass = masses(reading, query_head);
+  const std::vector<double> mass = masses(reading);
   std::vector<Index> order;
   for (Index c = 0; c < sizes_.groups; ++c)
-    if (head.groups[static_cast<std::size_t>(c)].count > 0) order.push_back(c);
+    if (head.groups[c].count > 0) order.push_back(c);
   const auto larger = [&](Index a, Index b) {
-    const double of_a = mass[static_cast<std::size_t>(a)], of_b = mass[static_cast<std::size_t>(b)];
-    return of_a > of_b || (of_a == of_b && a < b);
+    return mass[a] != mass[b] ? mass[a] > mass[b] : a < b;
   };
   if (std::ssize(order) > m) {
     std::ranges::nth_element(order, order.begin() + m, larger);
-    order.resize(static_cast<std::size_t>(m));
+    order.resize(m);
   }
   std::ranges::sort(order, larger);
   return order;
 }
 
-/// Scores of the local and summary tokens for query heads [first, first + heads) of a key head, and
-/// their selection.
-SummaryCache::Reading SummaryCache::reading_of(Index kv_head, Index first, Index heads,
-                                               const Real* q, const Real* summary_bias) const {
-  const Head& head = heads_[static_cast<std::size_t>(kv_head)];
-  const Index dim = sizes_.head_dim, position = size_ - 1;
+/// Scores of the local and summary tokens for `heads` query heads that share a key head, q being
+/// those of all, and their selection.
+SummaryCache::Reading SummaryCache::reading_of(Index first_head, Index heads, const Real* q,
+                                               const Tensor& summary_bias) const {
+  const Index kv_head = first_head / (sizes_.heads / sizes_.kv_heads), dim = sizes_.head_dim;
+  const Head& head = heads_[kv_head];
+  const Real* bias = summary_bias.data() + kv_head * sizes_.groups;
+  const Index position = size_ - 1;
+  q += first_head * dim;
   // The local tokens that are seen; sinks among them while there is no distant zone.
   Reading reading{
-      .first_head = first, .heads = heads, .sinks = all(head.sinks), .local = all(head.local)};
+      .first_head = first_head, .heads = heads, .sinks = all(head.sinks), .local = all(head.local)};
   reading.sinks.first = options_.distant_end(position) == options_.sinks
                             ? std::min(reading.sinks.end, options_.local_begin(position))
                             : std::min(reading.sinks.end, options_.first_sink(position));
@@ -344,43 +331,35 @@ SummaryCache::Reading SummaryCache::reading_of(Index kv_head, Index first, Index
     add_scores(all(head.means), q + h * dim, reading.scores);
     if (options_.uses_width()) add_widths(head, q + h * dim, reading);
     for (Index c = 0; c < sizes_.groups; ++c)
-      reading.scores[static_cast<std::size_t>(h * reading.row + reading.exact + c)] +=
-          head.log_counts[static_cast<std::size_t>(c)] + summary_bias[c];
+      reading.scores[h * reading.row + reading.exact + c] += head.log_counts[c] + bias[c];
   }
   const bool as_token = options_.unselected_groups == UnselectedGroups::summary;
-  Index unselected = reading.exact;
-  for (const Group& group : head.groups) unselected += as_token && group.count > 0;
-  const Index selecting = selects_alone() ? heads : 1;
-  for (Index h = 0; h < selecting; ++h) {
-    reading.groups.push_back(select(kv_head, reading, h));
-    Index keys = unselected;
-    for (const Index c : reading.groups.back()) {
-      const Index n = head.groups[static_cast<std::size_t>(c)].count;
-      keys += n - (as_token && n > 0);
-    }
-    reading.keys += keys * (heads / selecting);
+  Index keys = reading.exact;
+  for (const Group& group : head.groups) keys += as_token && group.count > 0;
+  reading.groups = select(head, reading);
+  for (const Index c : reading.groups) {
+    const Index n = head.groups[c].count;
+    keys += n - (as_token && n > 0);
   }
+  reading.keys = keys * heads;
   return reading;
 }
 
 /// One of the query heads of a reading; q and out are its own.
 void SummaryCache::attend_query(const Head& head, const Reading& reading, Index query_head,
                                 const Real* q, Real* out) const {
-  const auto query = static_cast<std::size_t>(query_head);
   const auto of_head = reading.scores.begin() + query_head * reading.row;
   std::vector<Real> weights(of_head, of_head + reading.row);
   if (options_.unselected_groups == UnselectedGroups::drop)
     std::fill(weights.begin() + reading.exact, weights.end(), kNone);
-  const auto& groups = reading.groups[reading.groups.size() == 1 ? 0 : query];
-  for (const Index c : groups) {
-    weights[static_cast<std::size_t>(reading.exact + c)] = kNone;
-    add_scores(all(head.groups[static_cast<std::size_t>(c)].rows), q, weights);
+  for (const Index c : reading.groups) {
+    weights[reading.exact + c] = kNone;
+    add_scores(all(head.groups[c].rows), q, weights);
   }
   Real max = kNone, total = 0;
-  const Index n = static_cast<Index>(weights.size());
-  weights.resize(static_cast<std::size_t>(simd::padded(simd::kernels(), n)), kNone);
-  simd::kernels().softmax_row(weights.data(), static_cast<Index>(weights.size()), max, total);
-  std::vector<Real> sum(static_cast<std::size_t>(padded_dim_), Real(0));
+  weights.resize(simd::padded(simd::kernels(), std::ssize(weights)), kNone);
+  simd::kernels().softmax_row(weights.data(), std::ssize(weights), max, total);
+  std::vector<Real> sum(padded_dim_, Real(0));
   const Real* weight = weights.data();
   const auto take = [&](const Run& run) {
     add_values(run, weight, sum.data());
@@ -389,53 +368,41 @@ void SummaryCache::attend_query(const Head& head, const Reading& reading, Index 
   take(reading.sinks);
   take(reading.local);
   take(all(head.means));
-  for (const Index c : groups) take(all(head.groups[static_cast<std::size_t>(c)].rows));
-  for (Index d = 0; d < sizes_.head_dim; ++d) out[d] = sum[static_cast<std::size_t>(d)] / total;
+  for (const Index c : reading.groups) take(all(head.groups[c].rows));
+  for (Index d = 0; d < sizes_.head_dim; ++d) out[d] = sum[d] / total;
 }
 
 void SummaryCache::attend(const Real* q, const Tensor& summary_bias, Real* out) {
   check(size_ > 0, "cache: attend() before any token");
   const Index dim = sizes_.head_dim, heads = sizes_.heads / sizes_.kv_heads;
-  std::vector<Real> scaled(static_cast<std::size_t>(sizes_.heads * dim));
+  std::vector<Real> scaled(sizes_.heads * dim);
   std::transform(q, q + sizes_.heads * dim, scaled.begin(),
                  [&](Real x) { return x * attention_.scale; });
   const Index scored = size_ - distant_end_ + sizes_.groups;
   const Index lists = options_.most_selected() * size_ / sizes_.groups;
   // What query heads that select alone read, or else those of a key head together.
   const Index together = selects_alone() ? 1 : heads;
-  const auto read = [&](Index first) {
-    const Index kv_head = first / heads;
-    return reading_of(kv_head, first % heads, together, scaled.data() + first * dim,
-                      summary_bias.data() + kv_head * sizes_.groups);
-  };
   const auto attend_to = [&](const Reading& reading, Index head) {
-    attend_query(heads_[static_cast<std::size_t>(head / heads)], reading, head % together,
-                 scaled.data() + head * dim, out + head * dim);
+    attend_query(heads_[head / heads], reading, head % together, scaled.data() + head * dim,
+                 out + head * dim);
   };
   const Index of_reading = together * dim * scored, of_query = dim * (scored + 2 * lists);
-  std::vector<Index> keys(static_cast<std::size_t>(sizes_.heads / together));
-  if (together == 1) {
-    parallel_chunks(sizes_.heads, tasks(of_reading + of_query), [&](Index begin, Index end) {
-      for (Index h = begin; h < end; ++h) {
-        const Reading reading = read(h);
-        keys[static_cast<std::size_t>(h)] = reading.keys;
-        attend_to(reading, h);
-      }
-    });
-  } else {
-    std::vector<Reading> readings(heads_.size());
-    parallel_chunks(sizes_.kv_heads, tasks(of_reading), [&](Index begin, Index end) {
-      for (Index h = begin; h < end; ++h) readings[static_cast<std::size_t>(h)] = read(h * heads);
-    });
+  std::vector<Reading> readings(sizes_.heads / together);
+  const bool at_once = together == 1;
+  parallel_chunks(std::ssize(readings), tasks(of_reading + (at_once ? of_query : 0)),
+                  [&](Index begin, Index end) {
+                    for (Index n = begin; n < end; ++n) {
+                      readings[n] = reading_of(n * together, together, scaled.data(), summary_bias);
+                      if (at_once) attend_to(readings[n], n);
+                    }
+                  });
+  if (!at_once)
     parallel_chunks(sizes_.heads, tasks(of_query), [&](Index begin, Index end) {
-      for (Index h = begin; h < end; ++h)
-        attend_to(readings[static_cast<std::size_t>(h / heads)], h);
+      for (Index h = begin; h < end; ++h) attend_to(readings[h / heads], h);
     });
-    std::ranges::transform(readings, keys.begin(), &Reading::keys);
-  }
-  const Index sum = std::accumulate(keys.begin(), keys.end(), Index{0});
-  pairs_read_ = sum;
-  count_multiply_adds(static_cast<std::uint64_t>(2 * sum * dim));
+  pairs_read_ = 0;
+  for (const Reading& reading : readings) pairs_read_ += reading.keys;
+  count_multiply_adds(static_cast<std::uint64_t>(2 * pairs_read_ * dim));
 }
 
 }  // namespace focus

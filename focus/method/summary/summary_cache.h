@@ -17,9 +17,7 @@ namespace focus {
 /// sequence.
 class SummaryCache {
  public:
-  struct Sizes {
-    Index heads = 1, kv_heads = 1, head_dim = 1, groups = 1;
-  };
+  using Sizes = CacheSizes;
   /// `dtype`: of the distant tokens' lists; all else is float32. Sums are of the numbers as kept.
   SummaryCache(const Sizes& sizes, const AttentionOptions& options, const SummarySettings& summary,
                CacheDtype dtype = CacheDtype::float32);
@@ -49,12 +47,11 @@ class SummaryCache {
   /// One group of a key head.
   struct Group {
     explicit Group(CacheDtype dtype) : rows(dtype) {}
-    Rows rows;                       // where lists are kept
-    std::vector<double> key, value;  // sums [head_dim]
-    std::vector<double> square;      // of the keys' squares; where width counts
-    Index count = 0;                 // tokens in the sums
-    Index removed = 0;               // since the tokens were last summed again
-    std::vector<Index> positions;    // of the rows; with a sliding window alone
+    Rows rows;                     // where lists are kept
+    std::vector<double> sums;      // of keys, values and, where width counts, the keys' squares
+    Index count = 0;               // tokens in the sums
+    Index removed = 0;             // since the tokens were last summed again
+    std::vector<Index> positions;  // of the rows; with a sliding window alone
   };
   struct Head {
     Rows sinks, local;
@@ -72,17 +69,15 @@ class SummaryCache {
     Index count() const { return end - first; }
   };
   static Run all(const Rows& rows) { return {&rows, rows.first, rows.end}; }
-  /// What some query heads of a key head read.
+  /// What one query head that selects alone reads, or those of a key head together.
   struct Reading {
     Index first_head, heads;
     Run sinks, local;
-    /// That are read exactly, of each query head that selects.
-    std::vector<std::vector<Index>> groups = {};
-    /// [query heads, local tokens and then all summary tokens]
-    std::vector<Real> scores = {};
-    std::vector<Real> widths = {};  // added in selection [query heads, groups]
-    Index exact = 0, row = 0;       // local tokens; all numbers of a query head
-    Index keys = 0;                 // keys and summary tokens that all query heads read
+    std::vector<Index> groups = {};  // that are read exactly
+    std::vector<Real> scores = {};   // [query heads, local tokens and then all summary tokens]
+    std::vector<Real> widths = {};   // added in selection [query heads, groups]
+    Index exact = 0, row = 0;        // local tokens; all numbers of a query head
+    Index keys = 0;                  // keys and summary tokens that all query heads read
   };
 
   /// Whether each query head selects for itself.
@@ -105,22 +100,21 @@ class SummaryCache {
   /// Adds a token to the sums and the list of its group.
   void add_distant(Group& group, const Real* key, const Real* value, Index position) const;
   void forget(Head& head, Index before) const;
-  void recompute_sum(Group& group) const;
   /// After a group's sums have changed.
   void set_mean(Head& head, std::size_t group) const;
   /// Adds the key and value of a row of the group's list to its sums, or with -1 takes them out.
   void add_row_to_sums(Group& group, Index row, double times) const;
   /// The same of a token's key and value.
   void add_to_sums(Group& group, const Real* key, const Real* value, double times) const;
-  Reading reading_of(Index kv_head, Index first, Index heads, const Real* q,
-                     const Real* summary_bias) const;
+  Reading reading_of(Index first_head, Index heads, const Real* q,
+                     const Tensor& summary_bias) const;
   void attend_query(const Head& head, const Reading& reading, Index query_head, const Real* q,
                     Real* out) const;
   void add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const;
   void add_values(const Run& run, const Real* weights, Real* out) const;
   void add_widths(const Head& head, const Real* q, Reading& reading) const;
-  std::vector<Index> select(Index kv_head, const Reading& reading, Index query_head) const;
-  std::vector<double> masses(const Reading& reading, Index query_head) const;
+  std::vector<Index> select(const Head& head, const Reading& reading) const;
+  std::vector<double> masses(const Reading& reading) const;
 
   const Sizes sizes_;
   const AttentionOptions attention_;

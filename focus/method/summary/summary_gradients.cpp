@@ -4,7 +4,6 @@
 #include "autograd/attention/backward_queries.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
-#include "focus/method/summary/summary_token_sets.h"
 #include "focus/method/summary/summary_tokens.h"
 
 // The way back through the summary tokens. What a set of summary tokens owes to the keys and values
@@ -45,29 +44,30 @@ struct BackwardJob : SummaryTokens {
   Tensor shares{};           // dO [batch, seq_len, kv_heads, groups]; undefined where not wanted
   std::vector<Owed> owed{};  // of each run [batch * kv_heads * runs]
   Tensor d_summary_bias{};   // of each run [batch * kv_heads * runs, groups]
-  Index run_of(Index sequence, Index kv_head, Index run) const {
-    return (sequence * sums.kv_heads() + kv_head) * sums.runs() + run;
-  }
   WantedGradients wanted() const {
     return {tokens.q.defined(), tokens.k.defined(), tokens.v.defined()};
   }
 };
 
+/// Adds a row of what is owed to the row of a gradient that begins at `at`, where it is wanted.
+void pay(const Tensor& owed, Index row, Tensor& gradient, Index at) {
+  if (gradient.defined())
+    simd::kernels().scale_row(owed.data() + row * owed.cols(), 1, owed.cols(), gradient.data() + at,
+                              true);
+}
+
 /// Gives distant tokens [first, last) of a sequence and key head what they are owed.
 void give(BackwardJob& job, Index sequence, Index kv_head, Index first, Index last,
           const Owed& owed) {
   if (first >= last) return;
-  const simd::Kernels& kernels = simd::kernels();
   const GroupSums& sums = job.sums;
   const Index dim = sums.head_dim(), groups = sums.groups(), row = sums.kv_heads() * dim;
   const Index place = (sequence * sums.seq_len() + first) * sums.kv_heads() + kv_head;
   for (Index t = first; t < last; ++t) {
     const Index group = sums.group_of(sequence, kv_head, t);
     const Index to = place * dim + (t - first) * row;
-    if (job.tokens.k.defined())
-      kernels.scale_row(owed.keys.data() + group * dim, 1, dim, job.tokens.k.data() + to, true);
-    if (job.tokens.v.defined())
-      kernels.scale_row(owed.values.data() + group * dim, 1, dim, job.tokens.v.data() + to, true);
+    pay(owed.keys, group, job.tokens.k, to);
+    pay(owed.values, group, job.tokens.v, to);
   }
   if (!job.shares.defined()) return;
   Real* to = job.shares.data() + place * groups;
@@ -77,7 +77,7 @@ void give(BackwardJob& job, Index sequence, Index kv_head, Index first, Index la
   serial::gemm_nt(last - first, groups, dim, sums.value(sequence, kv_head, first), row,
                   owed.values.data(), dim, to, stride, Into::add);
   for (Index t = 0; t < last - first; ++t)
-    kernels.scale_row(owed.shares.data(), 1, groups, to + t * stride, true);
+    simd::kernels().scale_row(owed.shares.data(), 1, groups, to + t * stride, true);
 }
 
 /// A run of queries of one sequence and key head.
@@ -100,7 +100,7 @@ class BackwardTask {
 
   void run(Index run) {
     const Index end = std::min((run + 1) * GroupSums::kRun, job_.sums.seq_len());
-    number_ = job_.run_of(sequence_, kv_head_, run);
+    number_ = job_.sums.run_of(sequence_, kv_head_, run);
     sets_.clear();
     tokens_.start(run);
     for (Index begin = run * GroupSums::kRun; begin < end; begin += kQueries)
@@ -140,12 +140,7 @@ class BackwardTask {
     for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
       tally(s_, seen, rows, 5);
       scores(g, begin, p_.data());
-      products(
-          seen, dim,
-          [&](Index token) {
-            return Rows{tokens_.values().data() + token, dim};
-          },
-          queries_.d_outs(g), d_.data());
+      tokens_.products(tokens_.values(), queries_.d_outs(g), d_.data());
       queries_.through_softmax(g, seen, 0, nullptr, simd::GateUse::score, p_.data(), d_.data(),
                                nullptr);
       for (const KeyBand& band : seen.bands()) {
@@ -218,23 +213,19 @@ class BackwardTask {
   /// Gives the tokens that enter or leave the distant zone inside the run what the sets before or
   /// after do not owe them, and leaves what all sets owe together.
   void give_inside(Index run) {
-    Owed& all = job_.owed[static_cast<std::size_t>(number_)];
-    GroupSums::Tokens before = job_.sums.distant_of(run * GroupSums::kRun);
-    std::vector<GroupSums::Tokens> distant_before;  // of each set
-    for (const OwedBySet& set : sets_) {
-      distant_before.push_back(before);
-      before = set.distant;
-    }
+    Owed& all = job_.owed[number_];
     for (std::size_t i = sets_.size(); i-- > 0;) {
       const OwedBySet& set = sets_[i];
+      const GroupSums::Tokens before =
+          i > 0 ? sets_[i - 1].distant : job_.sums.distant_of(run * GroupSums::kRun);
       all.add(set.owed);
-      give(job_, sequence_, kv_head_, std::max(set.distant.first, distant_before[i].last),
-           set.distant.last, all);
-      const Index left = std::min(set.distant.first, distant_before[i].last);
-      if (distant_before[i].first >= left) continue;
+      give(job_, sequence_, kv_head_, std::max(set.distant.first, before.last), set.distant.last,
+           all);
+      const Index left = std::min(set.distant.first, before.last);
+      if (before.first >= left) continue;
       Owed minus(tokens_.width(), s_.head_dim);
       minus.add(all, -1);
-      give(job_, sequence_, kv_head_, distant_before[i].first, left, minus);
+      give(job_, sequence_, kv_head_, before.first, left, minus);
     }
   }
 
@@ -257,19 +248,12 @@ void give_across_runs(BackwardJob& job, Index sequence, Index kv_head) {
   const Index runs = sums.runs(), groups = sums.groups(), sinks = sums.settings().sinks;
   const Index dim = sums.head_dim();
   const auto owed_by = [&](Index run) -> const Owed& {
-    return job.owed[static_cast<std::size_t>(job.run_of(sequence, kv_head, run))];
-  };
-  // Tokens [first, last) come into the sums in run `run`; those that stay until the end get what
-  // all later runs owe.
-  const auto entered = [&](Index run) {
-    const Index next = std::min(sums.seq_len() - 1, (run + 1) * GroupSums::kRun);
-    return GroupSums::Tokens{sums.settings().distant_end(run * GroupSums::kRun),
-                             sums.settings().distant_end(next)};
+    return job.owed[sums.run_of(sequence, kv_head, run)];
   };
   const Index window = sums.settings().sliding_window;
   Owed later(groups + sinks, dim);
-  for (Index run = runs - 2; run >= 0; --run) {
-    const auto [first, last] = entered(run);
+  for (Index run = runs - 2; run >= 0; --run) {  // those that stay get what later runs owe
+    const auto [first, last] = sums.entering(run);
     later.add(owed_by(run + 1));
     if (window == 0) {
       give(job, sequence, kv_head, first, last, later);
@@ -288,13 +272,8 @@ void give_across_runs(BackwardJob& job, Index sequence, Index kv_head) {
   for (Index run = 0; run < runs; ++run)
     for (Index sink = 0; sink < std::min(sinks, sums.seq_len()); ++sink) {
       const Index to = ((sequence * sums.seq_len() + sink) * sums.kv_heads() + kv_head) * dim;
-      const Owed& owed = owed_by(run);
-      if (job.tokens.k.defined())
-        simd::kernels().scale_row(owed.keys.data() + (groups + sink) * dim, 1, dim,
-                                  job.tokens.k.data() + to, true);
-      if (job.tokens.v.defined())
-        simd::kernels().scale_row(owed.values.data() + (groups + sink) * dim, 1, dim,
-                                  job.tokens.v.data() + to, true);
+      pay(owed_by(run).keys, groups + sink, job.tokens.k, to);
+      pay(owed_by(run).values, groups + sink, job.tokens.v, to);
     }
 }
 

@@ -9,7 +9,6 @@
 
 #include "autograd/attention/online_softmax.h"
 #include "autograd/base/parallel.h"
-#include "focus/method/summary/summary_token_sets.h"
 
 namespace focus {
 namespace {
@@ -143,13 +142,11 @@ class ForwardTask {
       for (Index key = band.begin; key < band.end; ++key) {
         const Real* score = scores(g) + key * kQueries;
         Real* to = selection(g) + key * kQueries;
-        for (Index i = band.first_query; i < band.end_query; ++i)
-          to[i] *= slope_squared(score[i], softcap);
+        for (Index i = band.first_query; i < band.end_query; ++i) {
+          const Real slope = 1 - score[i] * score[i] / (softcap * softcap);
+          to[i] *= slope * slope;
+        }
       }
-  }
-  static Real slope_squared(Real capped, Real softcap) {
-    const Real slope = 1 - capped * capped / (softcap * softcap);
-    return slope * slope;
   }
 
   Real* scores(Index g) { return scores_.data() + g * score_rows_ * kQueries; }
@@ -184,7 +181,7 @@ class ForwardTask {
       kernels.largest_rows(groups, simd::padded(kernels, to - first), mass + first, kQueries,
                            place.data() + first);
       for (Index q = from; q < to; ++q) {
-        const Index c = place[static_cast<std::size_t>(q)];
+        const Index c = place[q];
         selected(rank, begin + q, g) = static_cast<std::uint8_t>(c);
         mass[c * kQueries + q] = kTaken;
       }
@@ -271,7 +268,7 @@ void SummaryTokens::forward(const AttentionPlan& local, AttentionResult& result,
       result,
       {selected, in.q.dim(0), in.q.dim(1), settings().query_heads_select() ? s.heads : s.kv_heads}};
   const Index runs = sums.runs(), batch = in.q.dim(0), heads = batch * s.kv_heads;
-  std::vector<ForwardTask::Counts> of_task(static_cast<std::size_t>(heads * runs));
+  std::vector<ForwardTask::Counts> of_task(heads * runs);
   // Where runs are gone through in turn, some heads go side by side: their rows lie together.
   constexpr Index kBlocks = 4;
   const auto go = [&](Index first, Index last, Index first_run, Index end_run) {
@@ -280,8 +277,7 @@ void SummaryTokens::forward(const AttentionPlan& local, AttentionResult& result,
       of_heads.push_back(std::make_unique<ForwardTask>(job, head / s.kv_heads, head % s.kv_heads));
     for (Index run = first_run; run < end_run; ++run)
       for (Index head = first; head < last; ++head)
-        of_task[static_cast<std::size_t>(head * runs + run)] =
-            of_heads[static_cast<std::size_t>(head - first)]->run(run);
+        of_task[head * runs + run] = of_heads[head - first]->run(run);
   };
   if (sums.in_turn())
     parallel_chunks(heads, (heads + kBlocks - 1) / kBlocks,

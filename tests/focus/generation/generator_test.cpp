@@ -146,12 +146,9 @@ TEST(RoutedCache, ReadsTheShareOfPairsThatTheStatisticsCount) {
   model.focus->mode = mode;
   const auto attended = [&](Index tokens) {
     const NoGrad guard;
-    model.focus->reset_statistics();
-    model.focus->gather_statistics = true;
+    model.focus->start_counting();
     model.decoder.hidden_states(std::span(ids).first(static_cast<std::size_t>(tokens)), 1);
-    PairCounts pairs;
-    for (const GroupStatistics& layer : model.focus->statistics) pairs += layer.pairs;
-    return pairs;
+    return model.focus->counts().pairs;
   };
   const PairCounts prompt = attended(50), all = attended(100);
   Generator generator(model.decoder, &*model.focus, mode);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 #include <stdexcept>
 
 #include "data/tensors/safetensors.h"
@@ -43,15 +44,15 @@ std::unique_ptr<FocusModel> keys_model(std::uint64_t seed = 1) {
 
 void expect_same_groups(FocusModel& actual, FocusModel& expected, double accepted) {
   ASSERT_EQ(key_layers(actual).size(), key_layers(expected).size());
-  for (std::size_t i = 0; i < key_layers(expected).size(); ++i) {
-    const KeyGroups &a = key_layers(actual)[i], &b = key_layers(expected)[i];
-    EXPECT_LE(relative_difference(a.centroids.value(), b.centroids.value()), accepted);
-    EXPECT_LE(relative_difference(a.bias.value(), b.bias.value()), accepted);
-    EXPECT_LE(relative_difference(a.summary_bias.value(), b.summary_bias.value()), accepted);
-    EXPECT_LE(relative_difference(a.temperature, b.temperature), accepted);
-    EXPECT_LE(relative_difference(a.spread, b.spread), accepted);
-    EXPECT_LE(relative_difference(a.needs, b.needs), accepted);
-    EXPECT_EQ(a.updates, 50);
+  for (Index layer = 0; layer < kShape.num_layers; ++layer) {
+    std::map<std::string_view, Tensor> found;
+    actual.grouping().visit_tensors(
+        layer, [&](std::string_view name, Tensor& tensor) { found[name] = tensor; });
+    EXPECT_EQ(found.size(), 6u);
+    expected.grouping().visit_tensors(layer, [&](std::string_view name, Tensor& tensor) {
+      EXPECT_LE(relative_difference(found.at(name), tensor), accepted) << name;
+    });
+    EXPECT_EQ(actual.grouping().updates(layer), 50);
   }
   EXPECT_EQ(actual.config().grouping.name, "keys");
   EXPECT_EQ(actual.config().summary.num_selected_groups, 3);
@@ -110,16 +111,11 @@ TEST(FocusFiles, KeysOfAnotherShapeAreRefused) {
   write_focus_folder(temp.path(), model, "of the base");
   const auto put = [&](const Tensor& summary_bias) {
     std::vector<std::pair<std::string, Tensor>> tensors;
-    for (Index i = 0; i < 2; ++i) {
-      const KeyGroups& groups = key_layers(model)[static_cast<std::size_t>(i)];
-      const std::string layer = fmt::format("layers.{}.", i);
-      tensors.emplace_back(layer + "centroids", groups.centroids.value());
-      tensors.emplace_back(layer + "bias", groups.bias.value());
-      if (summary_bias.defined()) tensors.emplace_back(layer + "beta", summary_bias);
-      tensors.emplace_back(layer + "temperature", groups.temperature);
-      tensors.emplace_back(layer + "spread", groups.spread);
-      tensors.emplace_back(layer + "needs", groups.needs);
-    }
+    for (Index i = 0; i < 2; ++i)
+      model.grouping().visit_tensors(i, [&](std::string_view name, Tensor& tensor) {
+        const Tensor& stored = name == "beta" ? summary_bias : tensor;
+        if (stored.defined()) tensors.emplace_back(fmt::format("layers.{}.{}", i, name), stored);
+      });
     write_safetensors(temp.path() / kFocusWeightsFile, std::move(tensors));
   };
   put(randn({3, 4}, 1));

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "focus/method/grouping/ablations.h"
 #include "optim/training_step.h"
 #include "tests/support/compare.h"
 #include "tests/support/grouping_layers.h"
@@ -53,15 +52,6 @@ TEST(FocusModel, RejectsAnotherNumberOfLayersAndABadConfig) {
   FocusConfig bad;
   bad.tokens().temperature = -1;
   EXPECT_THROW(FocusModel(bad, 24, 3, rng), std::invalid_argument);
-}
-
-TEST(FocusModel, ModesHaveNames) {
-  EXPECT_EQ((AttentionSpec{.kind = Kind::dense}).name(), "dense");
-  EXPECT_EQ((AttentionSpec{.kind = Kind::soft}).name(), "soft");
-  EXPECT_EQ((AttentionSpec{.kind = Kind::hard, .top_k = 2, .gate = HardGate::drop}).name(),
-            "hard k=2");
-  EXPECT_EQ((AttentionSpec{.kind = Kind::hard, .top_k = 1, .gate = HardGate::keep}).name(),
-            "hard k=1 keep");
 }
 
 TEST(FocusModel, StartsInTheModeOfItsConfig) {
@@ -119,8 +109,7 @@ TEST(FocusModel, OnlySequenceLeaksLaterTokens) {
         for (Index i = 0; i < static_cast<Index>(changed) * 37; ++i)
           leaked = leaked || after[i] != before[i];
         EXPECT_EQ(leaked, balance == Balance::sequence)
-            << type << ", " << mode.name() << ", balance "
-            << enum_names(balance)[static_cast<std::size_t>(balance)];
+            << type << ", " << mode.name() << ", balance " << value_text(balance);
       }
     }
 }
@@ -144,13 +133,13 @@ TEST(FocusModel, StatisticsAddUp) {
   const Index batch = 2, seq_len = 40;
   const auto ids = random_ids(80, 37, 1);
   model.logits(ids, batch);
-  EXPECT_EQ(model.focus->statistics[0].tokens, 0);  // not gathered unless asked
+  EXPECT_TRUE(model.focus->counts().layers.empty());  // not gathered unless asked
 
-  model.focus->gather_statistics = true;
+  model.focus->start_counting();
   model.focus->mode = {.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop};
   model.logits(ids, batch);
-  ASSERT_EQ(model.focus->statistics.size(), 3u);
-  const std::vector<GroupStatistics> once = model.focus->statistics;
+  const std::vector<GroupStatistics> once = model.focus->counts().layers;
+  ASSERT_EQ(once.size(), 3u);
   for (const GroupStatistics& s : once) {
     std::int64_t members = 0;
     for (const std::int64_t size : s.sizes) members += size;
@@ -165,24 +154,26 @@ TEST(FocusModel, StatisticsAddUp) {
     EXPECT_GE(s.confidence, static_cast<double>(s.tokens) / 4);
     EXPECT_LE(s.confidence, static_cast<double>(s.tokens) * 1.000001);
     GroupStatistics last;
-    last.add_sizes(token_grouping_of(*model.focus).last_routings()[&s - once.data()]);
+    last.add(token_grouping_of(*model.focus).last_routings()[&s - once.data()]);
     EXPECT_EQ(last.sizes, s.sizes);
     EXPECT_EQ(last.dominance(), s.dominance());
     EXPECT_GE(s.dominance(), 0.25);
     EXPECT_LE(s.dominance(), 1);
   }
   model.logits(ids, batch);
-  EXPECT_EQ(model.focus->statistics[1].tokens, 2 * once[1].tokens);
-  EXPECT_EQ(model.focus->statistics[1].sizes[2], 2 * once[1].sizes[2]);
-  EXPECT_EQ(model.focus->statistics[1].pairs.attended, 2 * once[1].pairs.attended);
-  EXPECT_NEAR(model.focus->statistics[1].entropy, 2 * once[1].entropy, 1e-9);
+  const GroupStatistics twice = model.focus->counts().layers[1];
+  EXPECT_EQ(twice.tokens, 2 * once[1].tokens);
+  EXPECT_EQ(twice.sizes[2], 2 * once[1].sizes[2]);
+  EXPECT_EQ(twice.pairs.attended, 2 * once[1].pairs.attended);
+  EXPECT_NEAR(twice.entropy, 2 * once[1].entropy, 1e-9);
 
-  model.focus->reset_statistics();
-  EXPECT_EQ(model.focus->statistics[1].tokens, 0);
-  EXPECT_EQ(model.focus->statistics[1].dominance(), 0);
+  model.focus->start_counting();
+  EXPECT_EQ(model.focus->counts().layers[1].tokens, 0);
+  EXPECT_EQ(model.focus->counts().layers[1].dominance(), 0);
   model.focus->mode.kind = Kind::soft;
   model.logits(ids, batch);
-  EXPECT_EQ(model.focus->statistics[1].pairs.attended, model.focus->statistics[1].pairs.all);
+  const PairCounts pairs = model.focus->counts().layers[1].pairs;
+  EXPECT_EQ(pairs.attended, pairs.all);
 }
 
 TEST(FocusModel, CentroidsThatFollowTheirTokensHaveNoGradient) {
@@ -190,7 +181,7 @@ TEST(FocusModel, CentroidsThatFollowTheirTokensHaveNoGradient) {
   config.ablations.centroid_update = CentroidUpdate::average;
   config.ablations.centroid_rate = 0.5;
   Composed model("llama", config);
-  set_requires_grad(*model.focus, true);
+  model.focus->set_trainable(true);
   EXPECT_TRUE(token_layers(*model.focus)[1].projection.requires_grad());
   EXPECT_FALSE(token_layers(*model.focus)[1].centroids.requires_grad());
   const Tensor before = token_layers(*model.focus)[1].centroids.value().clone();
@@ -218,7 +209,7 @@ TEST(FocusModel, AuxiliaryLossIsTheLayersSumOnceAndOnlyWithAGraph) {
   const auto ids = random_ids(60, 37, 1);
   model.logits(ids);
   EXPECT_FALSE(model.focus->take_auxiliary_loss().defined());
-  set_requires_grad(*model.focus, true);
+  model.focus->set_trainable(true);
   model.decoder.hidden_states(ids, 1);
   const Variable terms = model.focus->take_auxiliary_loss();
   ASSERT_TRUE(terms.defined());
@@ -235,7 +226,7 @@ TEST(FocusModel, AuxiliaryLossIsTheLayersSumOnceAndOnlyWithAGraph) {
 TEST(FocusModel, RetrofitReachesEveryAdapterAndNoFrozenWeight) {
   for (const Balance balance : {Balance::carried, Balance::sequence}) {
     Composed model("gpt2", tiny_focus(balance));
-    set_requires_grad(*model.focus, true);
+    model.focus->set_trainable(true);
     backward(model.decoder.loss(random_ids(60, 37, 1), 1));
     model.focus->visit_parameters([](const std::string& name, Variable& p) {
       ASSERT_TRUE(p.grad().defined()) << name;
@@ -281,7 +272,7 @@ TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
         for_each_parameter(model.decoder, [&](const std::string&, Variable& p) {
           frozen.push_back(p.value().clone());
         });
-        set_requires_grad(*model.focus, true);
+        model.focus->set_trainable(true);
         if (setting.full) set_requires_grad(model.decoder, true);
         NamedParameters parameters;
         const auto collect = [&](const std::string& name, Variable& p) {
@@ -322,7 +313,7 @@ TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
 TEST(FocusModel, CheckpointedBlocksGiveTheSameGradients) {
   const auto run = [](bool again) {
     Composed model("llama");
-    set_requires_grad(*model.focus, true);
+    model.focus->set_trainable(true);
     const auto ids = random_ids(60, 37, 1);
     const auto forward = [&](const Variable& anchor) {
       const Variable hidden = model.decoder.hidden_states(ids, 1);

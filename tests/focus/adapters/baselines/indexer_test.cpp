@@ -51,7 +51,7 @@ double naive_loss(const std::vector<Tensor>& x, const IndexVectors& index,
   double loss = 0;
   for (Index s = 0; s < x[0].dim(0); ++s)
     for (Index i = 0; i < x[0].dim(1); ++i) {
-      std::vector<double> wanted(static_cast<std::size_t>(i + 1), 0);
+      std::vector<double> wanted(i + 1, 0);
       for (Index h = 0; h < x[0].dim(2); ++h) {
         const NaiveQuery q{x, s, i, h};
         double total = 0;
@@ -59,14 +59,13 @@ double naive_loss(const std::vector<Tensor>& x, const IndexVectors& index,
           total += q.sees(j, options) ? std::exp(q.score(j, options)) : 0;
         for (Index j = 0; j <= i; ++j)
           if (q.sees(j, options))
-            wanted[static_cast<std::size_t>(j)] +=
-                std::exp(q.score(j, options)) / total / static_cast<double>(x[0].dim(2));
+            wanted[j] += std::exp(q.score(j, options)) / total / static_cast<double>(x[0].dim(2));
       }
       double total = 0;
       for (Index j = 0; j <= i; ++j)
-        if (wanted[static_cast<std::size_t>(j)] > 0) total += std::exp(naive_score(index, s, i, j));
+        if (wanted[j] > 0) total += std::exp(naive_score(index, s, i, j));
       for (Index j = 0; j <= i; ++j)
-        if (const double p = wanted[static_cast<std::size_t>(j)]; p > 0)
+        if (const double p = wanted[j]; p > 0)
           loss += p * (std::log(p) - naive_score(index, s, i, j) + std::log(total));
     }
   return loss / static_cast<double>(x[0].dim(0) * x[0].dim(1));

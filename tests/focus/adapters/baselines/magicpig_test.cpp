@@ -54,8 +54,8 @@ Tensor naive(const std::vector<Tensor>& x, const AttentionOptions& options,
       for (Index b = t * config.bits; b < (t + 1) * config.bits; ++b) {
         double a = 0, e = 0;
         for (Index c = 0; c < d; ++c) {
-          a += double(w[b * d + c]) * query[static_cast<std::size_t>(c)];
-          e += double(w[b * d + c]) * key[static_cast<std::size_t>(c)];
+          a += double(w[b * d + c]) * query[c];
+          e += double(w[b * d + c]) * key[c];
         }
         same = same && (a > 0) == (e > 0);
       }

@@ -24,6 +24,7 @@ struct Choice {
 std::vector<Choice> exact_selections() {
   return {{"window", "{local_window: 59}"},
           {"routing_transformer", "{num_clusters: 1, shared_qk: false}"},
+          {"routing_transformer", "{num_clusters: 1, choice: balanced, shared_qk: false}"},
           {"sparq", "{tokens: 60, rank: 100}"},
           {"magicpig", "{bits: 0}"},
           {"sink_window", "{local_window: 3, sinks: 60}"},

@@ -38,7 +38,7 @@ std::vector<double> query_at(const NaiveQuery& q, Index token, Index head) {
 /// The vector that routes a token, of the key head of q.
 std::vector<double> routed(const NaiveQuery& q, Index token, bool shared) {
   const Index group = q.heads() / q.kv_heads();
-  std::vector<double> sum(static_cast<std::size_t>(q.head_dim()), 0);
+  std::vector<double> sum(q.head_dim(), 0);
   for (Index g = 0; g < group; ++g) {
     const auto part = normalised(query_at(q, token, q.kv_head() * group + g));
     for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += part[d];
@@ -56,8 +56,7 @@ double product(const NaiveQuery& q, Index token, Index cluster, const Tensor& ce
   const auto x = routed(q, token, shared);
   double dot = 0;
   for (Index d = 0; d < q.head_dim(); ++d)
-    dot += x[static_cast<std::size_t>(d)] *
-           double(centroids[(q.kv_head() * centroids.dim(1) + cluster) * q.head_dim() + d]);
+    dot += x[d] * double(centroids[(q.kv_head() * centroids.dim(1) + cluster) * q.head_dim() + d]);
   return dot;
 }
 
@@ -81,9 +80,9 @@ Tensor naive(const std::vector<Tensor>& x, const Tensor& centroids, const Config
       std::vector<bool> in;
       for (Index c = 0; c < clusters; ++c) {
         const auto at = static_cast<std::size_t>(c);
-        const double own = local[static_cast<std::size_t>(t)][at];
+        const double own = local[t][at];
         if (config.selection == ClusterChoice::nearest) {
-          in.push_back(own == *std::ranges::max_element(local[static_cast<std::size_t>(t)]));
+          in.push_back(own == *std::ranges::max_element(local[t]));
         } else {
           const auto better =
               std::ranges::count_if(local, [&](const auto& row) { return row[at] > own; });
@@ -96,8 +95,8 @@ Tensor naive(const std::vector<Tensor>& x, const Tensor& centroids, const Config
   return naive_attention(x, [&](const NaiveQuery& q, Index j) -> double {
     if (!q.sees(j, options)) return 0;
     const Index n = (q.sequence * q.kv_heads() + q.kv_head()) * seq_len;
-    const auto& a = member[static_cast<std::size_t>(n + q.token)];
-    const auto& b = member[static_cast<std::size_t>(n + j)];
+    const auto& a = member[n + q.token];
+    const auto& b = member[n + j];
     bool meet = q.token - j <= config.local_window;
     for (std::size_t c = 0; c < a.size(); ++c) meet = meet || (a[c] && b[c]);
     if (!meet) return 0;
@@ -134,20 +133,6 @@ TEST(RoutingTransformer, IsTheFormulaOfThePaper) {
                 << (selection == ClusterChoice::nearest ? "nearest" : "balanced") << ", shared "
                 << shared << ", local " << local << ", sliding " << sliding;
           }
-}
-
-TEST(RoutingTransformer, OneClusterIsDense) {
-  const BaselineCase c;
-  const auto x = inputs_of(c);
-  for (const ClusterChoice selection : {ClusterChoice::nearest, ClusterChoice::balanced}) {
-    const Config config{
-        .num_clusters = 1, .selection = selection, .local_window = 0, .shared_qk = false};
-    const AttentionOptions options{.scale = Real(0.35)};
-    EXPECT_LE(relative_difference(
-                  run({x[0], x[1], x[2]}, centroids_of(config, c), config, options).value(),
-                  attention(x[0], x[1], x[2], options).value()),
-              tolerance(1e-5, 1e-12));
-  }
 }
 
 TEST(RoutingTransformer, Gradient) {
@@ -200,8 +185,7 @@ TEST(RoutingTransformer, BalancedTakesTheSameNumberForEveryCentroid) {
   for (Index n = 0; n < c.batch * c.kv_heads; ++n)
     for (int cluster = 0; cluster < 5; ++cluster) {
       Index count = 0;
-      for (Index t = 0; t < c.seq_len; ++t)
-        count += members[static_cast<std::size_t>(n * c.seq_len + t)] >> cluster & 1;
+      for (Index t = 0; t < c.seq_len; ++t) count += members[n * c.seq_len + t] >> cluster & 1;
       EXPECT_EQ(count, 9);
     }
 }
@@ -234,13 +218,6 @@ TEST(RoutingTransformer, SameBitsForAnyThreads) {
     return std::vector<Tensor>{y.value(), x[0].grad(), x[2].grad(),
                                updated_centroids(centroids, vectors, 0.9, 3)};
   });
-}
-
-TEST(RoutingTransformer, RefusesSharedKeysOfGroupedQueries) {
-  const BaselineCase c{.heads = 4};
-  const Config config{.num_clusters = 2};
-  const auto x = inputs_of(c);
-  EXPECT_THROW(run({x[0], x[1], x[2]}, centroids_of(config, c), config, {}), std::invalid_argument);
 }
 
 }  // namespace

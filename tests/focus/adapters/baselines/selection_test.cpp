@@ -34,7 +34,7 @@ struct Settings {
 void read_block(MaskRow& row, const NaiveQuery& q, const AttentionOptions& options, Index block,
                 Index size) {
   for (Index j = block * size; j < (block + 1) * size; ++j)
-    if (q.sees(j, options)) row[static_cast<std::size_t>(j)] = true;
+    if (q.sees(j, options)) row[j] = true;
 }
 
 /// Lets a query read the `count` keys of largest weight among those that it sees and does not read.
@@ -42,8 +42,8 @@ void read_largest(MaskRow& row, const NaiveQuery& q, const AttentionOptions& opt
                   const std::function<double(Index)>& weight) {
   std::vector<std::pair<double, Index>> distant;
   for (Index j = 0; j <= q.token; ++j)
-    if (!row[static_cast<std::size_t>(j)] && q.sees(j, options)) distant.emplace_back(weight(j), j);
-  for (const Index j : largest_places(distant, count)) row[static_cast<std::size_t>(j)] = true;
+    if (!row[j] && q.sees(j, options)) distant.emplace_back(weight(j), j);
+  for (const Index j : largest_places(distant, count)) row[j] = true;
 }
 
 MaskRow moba_reads(const Settings& setup, const NaiveQuery& q, const AttentionOptions& options) {
@@ -106,11 +106,9 @@ MaskRow oracle_reads(const Settings& setup, const NaiveQuery& q, const Attention
     double total = 0;
     for (Index j = 0; j <= q.token; ++j)
       total += q.sees(j, options) ? std::exp(other.score(j, options)) : 0;
-    for (Index j = 0; j <= q.token; ++j)
-      weights[static_cast<std::size_t>(j)] += std::exp(other.score(j, options)) / total;
+    for (Index j = 0; j <= q.token; ++j) weights[j] += std::exp(other.score(j, options)) / total;
   }
-  read_largest(row, q, options, setup["tokens"],
-               [&](Index j) { return weights[static_cast<std::size_t>(j)]; });
+  read_largest(row, q, options, setup["tokens"], [&](Index j) { return weights[j]; });
   return row;
 }
 
@@ -146,9 +144,7 @@ MaskRow own_group_reads(const Settings& setup, const NaiveQuery& q,
   const auto groups = random_groups(static_cast<int>(setup["groups"]), 1, 0, q.x[0].dim(1));
   MaskRow row = local_keys(q, options, q.token - setup["local_window"], setup["sinks"]);
   for (Index j = 0; j <= q.token; ++j)
-    if (q.sees(j, options) &&
-        groups[static_cast<std::size_t>(j)] == groups[static_cast<std::size_t>(q.token)])
-      row[static_cast<std::size_t>(j)] = true;
+    if (q.sees(j, options) && groups[j] == groups[q.token]) row[j] = true;
   return row;
 }
 
@@ -335,15 +331,6 @@ TEST(Selection, RefusesSettingsThatMeanNothing) {
   EXPECT_NO_THROW(settings_of("quest", "{pages: 0}"));
   EXPECT_NO_THROW(settings_of("sink_window", "{local_window: 0, sinks: 0}"));
   EXPECT_NO_THROW(settings_of("window", "{local_window: 0}"));  // the token itself
-}
-
-TEST(Selection, OracleHeadsThatShareKeysMayWantOthers) {
-  const BaselineCase c{.heads = 6};
-  const auto run = [&](const char* settings) {
-    return attend(*mechanism_of("oracle", settings, c), inputs_of(c), {});
-  };
-  EXPECT_FALSE(same_bits(run("{tokens: 4, local_window: 3, heads: each}"),
-                         run("{tokens: 4, local_window: 3, heads: shared}")));
 }
 
 TEST(Selection, RandomGroupsAreEvenAndOtherOnesForAnotherSeedAndLayer) {

@@ -45,27 +45,23 @@ std::vector<double> parts_of(const NaiveQuery& q, const AttentionOptions& option
     each_head([&](const NaiveQuery& other) { magnitudes.back().first += std::abs(other.q(d)); });
   }
   const auto kept = largest_places(magnitudes, std::min(config.rank, q.head_dim()));
-  std::vector<double> sums(static_cast<std::size_t>(q.token + 1), 0), parts(sums);
+  std::vector<double> sums(q.token + 1, 0), parts(sums);
   each_head([&](const NaiveQuery& other) {
     const auto weights = approximate(other, options, kept);
     std::ranges::transform(sums, weights, sums.begin(), std::plus());
   });
   for (Index j = 0; j <= q.token; ++j)
-    if (q.sees(j, options))
-      order.emplace_back(q.token - j < config.last_keys ? 1e9 : sums[static_cast<std::size_t>(j)],
-                         j);
+    if (q.sees(j, options)) order.emplace_back(q.token - j < config.last_keys ? 1e9 : sums[j], j);
   const auto own = approximate(q, options, kept);
   const auto read = largest_places(order, config.tokens);
   double share = 0, total = 0;
   for (const Index j : read) {
-    share += own[static_cast<std::size_t>(j)];
+    share += own[j];
     total += std::exp(q.score(j, options));
   }
   if (!config.reallocate || read.size() == order.size()) share = 1;
-  for (const Index j : read)
-    parts[static_cast<std::size_t>(j)] = share * std::exp(q.score(j, options)) / total;
-  for (const auto& [_, j] : order)
-    parts[static_cast<std::size_t>(j)] += (1 - share) / static_cast<double>(order.size());
+  for (const Index j : read) parts[j] = share * std::exp(q.score(j, options)) / total;
+  for (const auto& [_, j] : order) parts[j] += (1 - share) / static_cast<double>(order.size());
   return parts;
 }
 
@@ -82,7 +78,7 @@ TEST(Sparq, IsTheAlgorithmOfThePaper) {
             std::vector<double> parts;
             const Tensor expected = naive_attention(x, [&](const NaiveQuery& q, Index j) {
               if (j == 0) parts = parts_of(q, options, config);
-              return parts[static_cast<std::size_t>(j)];
+              return parts[j];
             });
             const auto mechanism =
                 mechanism_of("sparq",

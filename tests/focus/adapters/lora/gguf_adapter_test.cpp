@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "focus/adapters/lora/lora_files.h"
+#include "focus/adapters/lora/lora.h"
 #include "tests/support/compare.h"
 #include "tests/support/gguf_bytes.h"
 #include "tests/support/random.h"

@@ -46,11 +46,8 @@ TEST(GatedAttention, Gradient) {
           .seq_len = 6, .head_dim = 2, .gate = gate, .local_window = 1, .softcap = softcap};
       const std::vector<Tensor> inputs = inputs_of(c);
       const GateOptions options = gate_of(c, inputs[3]);
-      expect_gradients(
-          [&](const Variables& v) {
-            return gated_attention(v[0], v[1], v[2], v[3], options_of(c), options);
-          },
-          inputs);
+      expect_gradients([&](const Variables& v) { return run(gated_attention, c, v, options); },
+                       inputs);
     }
 }
 
@@ -58,9 +55,8 @@ TEST(GatedAttention, AWindowThatCoversAllIsDenseAttention) {
   for (const Gate gate : {Gate::logit, Gate::affinity}) {
     const Case c{.seq_len = 130, .gate = gate, .local_window = 129};
     const std::vector<Tensor> x = inputs_of(c);
-    EXPECT_TRUE(
-        same_bits(gated_attention(x[0], x[1], x[2], x[3], options_of(c), gate_of(c, x[3])).value(),
-                  attention(x[0], x[1], x[2], options_of(c)).value()));
+    EXPECT_TRUE(same_bits(run(gated_attention, c, x, gate_of(c, x[3])).value(),
+                          attention(x[0], x[1], x[2], options_of(c)).value()));
   }
 }
 
@@ -82,10 +78,9 @@ TEST(GatedAttention, SoftAffinityOfOneHotAssignmentsIsHardAttention) {
   soft.affinity_floor = 1e-30;
   hard.gated = false;
   hard.membership = sets;
-  EXPECT_LE(
-      relative_difference(gated_attention(x[0], x[1], x[2], x[3], options_of(c), soft).value(),
-                          sparse_attention(x[0], x[1], x[2], x[3], options_of(c), hard).value()),
-      tolerance(2e-5, 1e-12));
+  EXPECT_LE(relative_difference(run(gated_attention, c, x, soft).value(),
+                                run(sparse_attention, c, x, hard).value()),
+            tolerance(2e-5, 1e-12));
 }
 
 TEST(GatedAttention, TheHighestScoreMayHaveTheSmallestWeight) {
@@ -105,8 +100,7 @@ TEST(GatedAttention, KeepsMemoryLinearInLength) {
     const std::vector<Tensor> inputs = inputs_of(c);
     const Variables x = leaves(inputs);
     const std::size_t before = pool_stats().live;
-    const Variable out =
-        gated_attention(x[0], x[1], x[2], x[3], options_of(c), gate_of(c, inputs[3]));
+    const Variable out = run(gated_attention, c, x, gate_of(c, inputs[3]));
     EXPECT_EQ(pool_stats().live - before,
               static_cast<std::size_t>(seq_len * 2 * (8 + 1)) * sizeof(Real));
   }
@@ -118,8 +112,7 @@ TEST(GatedAttention, BitsDoNotDependOnThreads) {
     expect_same_bits_for_any_threads(c.str(), [&] {
       const std::vector<Tensor> inputs = inputs_of(c);
       const Variables x = leaves(inputs);
-      const Variable out =
-          gated_attention(x[0], x[1], x[2], x[3], options_of(c), gate_of(c, inputs[3]));
+      const Variable out = run(gated_attention, c, x, gate_of(c, inputs[3]));
       backward(multiply(out, Variable(randn(out.shape(), 9))));
       return std::vector<Tensor>{out.value(), x[0].grad(), x[1].grad(), x[2].grad(), x[3].grad()};
     });
@@ -159,9 +152,7 @@ PairCounts count_one_by_one(std::span<const std::uint64_t> sets, Index seq_len, 
       const bool distant = i - j > local && j >= sinks;
       ++counts.all;
       counts.distant += distant;
-      counts.attended +=
-          !distant || sets.empty() ||
-          (sets[static_cast<std::size_t>(i)] & sets[static_cast<std::size_t>(j)]) != 0;
+      counts.attended += !distant || sets.empty() || (sets[i] & sets[j]) != 0;
     }
   return counts;
 }

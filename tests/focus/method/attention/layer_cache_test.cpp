@@ -21,7 +21,7 @@ void decode(const Case& c, const std::vector<Tensor>& x, const GateOptions& gate
   for (Index t = 0; t < c.seq_len; ++t) {
     const Index key = t * c.kv_heads * c.head_dim;
     cache.append(x[1].data() + key, x[2].data() + key, x[3].data() + t * c.groups,
-                 gate.membership[static_cast<std::size_t>(t)]);
+                 gate.membership[t]);
     on_token(t, cache);
   }
 }
@@ -43,8 +43,7 @@ Tensor decoded(const Case& c, const std::vector<Tensor>& x, const GateOptions& g
 double difference_from_sparse(const Case& c) {
   const std::vector<Tensor> x = inputs_of(c);
   const GateOptions gate = gate_of(c, x[3]);
-  return relative_difference(decoded(c, x, gate),
-                             sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate).value());
+  return relative_difference(decoded(c, x, gate), run(sparse_attention, c, x, gate).value());
 }
 void expect_as_sparse(const Case& c) {
   EXPECT_LE(difference_from_sparse(c), kTwinTolerance) << c.str();
@@ -86,7 +85,7 @@ TEST(LayerCache, ALongClass) {
   decode(c, x, gate, [&](Index t, LayerCache& cache) {
     if (t + 1 == c.seq_len) cache.attend(x[0].data() + t * 4, out.data());
   });
-  const Tensor all = sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate).value();
+  const Tensor all = run(sparse_attention, c, x, gate).value();
   EXPECT_LE(relative_difference(out, Tensor::from({1, 1, 1, 4}, all.span().last(4))),
             kTwinTolerance);
 }

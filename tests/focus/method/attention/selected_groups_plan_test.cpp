@@ -18,9 +18,9 @@ Pairs pairs_of(const AttentionPlan& plan) {
   for (const auto& tile : plan.query_tiles) {
     EXPECT_LE(tile.end - tile.begin, AttentionPlan::kQueries);
     for (Index s = tile.first_segment; s < tile.end_segment; ++s) {
-      const auto [first, last] = plan.segments[static_cast<std::size_t>(s)];
+      const auto [first, last] = plan.segments[s];
       for (Index t = first; t < last; ++t) {
-        const auto [begin, end] = plan.key_tiles[static_cast<std::size_t>(t)];
+        const auto [begin, end] = plan.key_tiles[t];
         EXPECT_LE(end - begin, AttentionPlan::kKeys);
         for (Index q = tile.begin; q < tile.end; ++q)
           for (Index key = begin; key < end; ++key) {
@@ -42,7 +42,7 @@ struct PlanCase {
 void expect_far_pairs_of_choice(const PlanCase& c) {
   const Index tokens = c.batch * c.seq_len;
   Rng rng(7);
-  std::vector<std::uint8_t> group_ids(static_cast<std::size_t>(tokens * c.stride)),
+  std::vector<std::uint8_t> group_ids(tokens * c.stride),
       selection(static_cast<std::size_t>(tokens));
   const auto any = [&](Index below) {
     return static_cast<std::uint8_t>(rng.below(static_cast<std::uint64_t>(below)));
@@ -135,7 +135,7 @@ TEST(ChosenPlan, OfSeveralChoicesHoldsEachOnceInRunsOfQueries) {
   std::map<Index, std::size_t> run_of;
   for (std::size_t run = 0; run + 1 < plan.runs.size(); ++run)
     for (Index tile = plan.runs[run]; tile < plan.runs[run + 1]; ++tile) {
-      const auto& rows = plan.query_tiles[static_cast<std::size_t>(tile)];
+      const auto& rows = plan.query_tiles[tile];
       for (Index row = rows.begin; row < rows.end; ++row)
         EXPECT_EQ(run_of.try_emplace(plan.token(row), run).first->second, run);
     }
@@ -167,11 +167,9 @@ TEST(ChosenPlan, PartsHaveNoRowInCommon) {
     std::set<Index> keys;
     for (const Index number : part) {
       EXPECT_TRUE(tiles_seen.insert(number).second);
-      const auto& tile = plan.query_tiles[static_cast<std::size_t>(number)];
+      const auto& tile = plan.query_tiles[number];
       for (Index s = tile.first_segment; s < tile.end_segment; ++s)
-        for (Index t = plan.segments[static_cast<std::size_t>(s)].begin;
-             t < plan.segments[static_cast<std::size_t>(s)].end; ++t)
-          keys.insert(t);
+        for (Index t = plan.segments[s].begin; t < plan.segments[s].end; ++t) keys.insert(t);
     }
     for (const Index key : keys) EXPECT_TRUE(keys_seen.insert(key).second) << "key tile " << key;
   }

@@ -131,10 +131,9 @@ TEST(SparseAttention, WithoutGroupsTheLocalWindowAloneIsLeft) {
   std::ranges::fill(gate.membership, std::uint64_t{0});
   AttentionOptions window = options_of(c);
   window.sliding_window = 6;
-  EXPECT_LE(
-      relative_difference(sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate).value(),
-                          attention(x[0], x[1], x[2], window).value()),
-      kTwinTolerance);
+  EXPECT_LE(relative_difference(run(sparse_attention, c, x, gate).value(),
+                                attention(x[0], x[1], x[2], window).value()),
+            kTwinTolerance);
 }
 
 TEST(SparseAttention, ClassesHoldEveryTokenOnceInOrder) {
@@ -170,16 +169,14 @@ TEST(SparseAttention, ListsAreInTheOrderOfPositions) {
   for (const auto& tile : plan.query_tiles) {
     EXPECT_LE(tile.end_segment - tile.first_segment, 1);
     for (Index s = tile.first_segment; s < tile.end_segment; ++s)
-      for (Index t = plan.segments[static_cast<std::size_t>(s)].begin;
-           t < plan.segments[static_cast<std::size_t>(s)].end; ++t)
+      for (Index t = plan.segments[s].begin; t < plan.segments[s].end; ++t)
         for (Index q = tile.begin; q < tile.end; ++q) {
-          const auto [begin, end] = plan.key_tiles[static_cast<std::size_t>(t)];
+          const auto [begin, end] = plan.key_tiles[t];
           for (Index k = begin; k < end; ++k) {
             if (k > begin) {
               EXPECT_LT(plan.token(k - 1), plan.token(k));
             }
-            if (plan.token(k) + kGap <= plan.token(q))
-              ++seen[static_cast<std::size_t>(plan.token(q))];
+            if (plan.token(k) + kGap <= plan.token(q)) ++seen[plan.token(q)];
           }
         }
   }
@@ -200,9 +197,9 @@ TEST(SparseAttention, APlanCostsTheKeysThatItsQueriesSee) {
       double expected = 0;
       const Index lanes = (tile.end - tile.begin + 15) / 16 * 16;
       for (Index s = tile.first_segment; s < tile.end_segment; ++s) {
-        const auto [first, last] = plan.segments[static_cast<std::size_t>(s)];
+        const auto [first, last] = plan.segments[s];
         for (Index t = first; t < last; ++t) {
-          const auto [begin, end] = plan.key_tiles[static_cast<std::size_t>(t)];
+          const auto [begin, end] = plan.key_tiles[t];
           for (Index row = begin; row < end; ++row) {
             const Index token = plan.token(row);
             const bool seen = token <= plan.token(tile.end - 1) - plan.gap &&
@@ -224,14 +221,13 @@ TEST(SparseAttention, ComputesFewerPairsThanDense) {
   const std::vector<Tensor> x = inputs_of(c);
   GateOptions gate = gate_of(c, x[3]);
   for (std::size_t i = 0; i < gate.membership.size(); ++i) gate.membership[i] = 1 << i % 8;
-  const auto cost = [&](auto&& run) {
+  const auto cost = [&](auto&& work) {
     const std::uint64_t before = multiply_adds();
-    run();
+    work();
     return static_cast<double>(multiply_adds() - before);
   };
   const double dense = cost([&] { attention(x[0], x[1], x[2], options_of(c)); });
-  const double sparse =
-      cost([&] { sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate); });
+  const double sparse = cost([&] { run(sparse_attention, c, x, gate); });
   EXPECT_LT(sparse, dense / 3.5);  // the mask's pairs alone would be about a sixth
 }
 
@@ -240,7 +236,7 @@ TEST(SparseAttention, SameBitsForAnyThreads) {
   const std::vector<Tensor> x = inputs_of(c);
   expect_same_bits_for_any_threads("sparse_attention", [&] {
     const Variables v = leaves(x);
-    const Variable out = sparse_attention(v[0], v[1], v[2], v[3], options_of(c), gate_of(c, x[3]));
+    const Variable out = run(sparse_attention, c, v, gate_of(c, x[3]));
     backward(out);
     return std::vector<Tensor>{out.value(), v[0].grad(), v[1].grad(), v[2].grad(), v[3].grad()};
   });
@@ -255,14 +251,11 @@ TEST(SparseAttention, EarlierRowsKeepTheirBitsWhateverComesLater) {
         cheapest_form(seq_len, 6, top_k, 0, c.local_window + 1, gate_kind == Gate::affinity));
     std::vector<Tensor> x = inputs_of(c);
     GateOptions gate = gate_of(c, x[3]);
-    const auto attend = [&] {
-      return sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate).value();
-    };
+    const auto attend = [&] { return run(sparse_attention, c, x, gate).value(); };
     const Tensor before = attend();
     const Index cut = seq_len * 2 / 3, kept = before.size() / seq_len * cut;
     // All later tokens come into one class, which was among the smaller ones.
-    for (Index t = cut; t < seq_len; ++t)
-      gate.membership[static_cast<std::size_t>(t)] = top_k == 1 ? 32 : 33;
+    for (Index t = cut; t < seq_len; ++t) gate.membership[t] = top_k == 1 ? 32 : 33;
     for (Tensor& tensor : x)
       for (Index i = tensor.size() / seq_len * cut; i < tensor.size(); ++i) tensor.data()[i] *= 2;
     const Tensor after = attend();
@@ -276,20 +269,16 @@ TEST(SparseAttention, Gradient) {
     const Case c{.seq_len = 6, .head_dim = 2, .gate = gate, .top_k = 2, .local_window = 1};
     const std::vector<Tensor> inputs = inputs_of(c);
     const GateOptions options = gate_of(c, inputs[3]);
-    expect_gradients(
-        [&](const Variables& v) {
-          return sparse_attention(v[0], v[1], v[2], v[3], options_of(c), options);
-        },
-        inputs);
+    expect_gradients([&](const Variables& v) { return run(sparse_attention, c, v, options); },
+                     inputs);
   }
 }
 
 TEST(SparseAttention, AllGroupsAndNoGateIsDenseAttention) {
   const Case c{.batch = 2, .seq_len = 200, .heads = 4, .gated = false, .top_k = 3, .softcap = 2};
   const std::vector<Tensor> x = inputs_of(c);
-  EXPECT_LE(relative_difference(
-                sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate_of(c, x[3])).value(),
-                attention(x[0], x[1], x[2], options_of(c)).value()),
+  EXPECT_LE(relative_difference(run(sparse_attention, c, x, gate_of(c, x[3])).value(),
+                                attention(x[0], x[1], x[2], options_of(c)).value()),
             kTwinTolerance);
 }
 
@@ -304,8 +293,7 @@ TEST(SparseAttention, DroppedGateGivesAssignmentsNoGradient) {
 TEST(SparseAttention, RejectsMissingSets) {
   const Case c{.seq_len = 4};
   const std::vector<Tensor> x = inputs_of(c);
-  EXPECT_THROW(sparse_attention(x[0], x[1], x[2], x[3], options_of(c), gate_of(c, x[3])),
-               std::invalid_argument);
+  EXPECT_THROW(run(sparse_attention, c, x, gate_of(c, x[3])), std::invalid_argument);
 }
 
 }  // namespace

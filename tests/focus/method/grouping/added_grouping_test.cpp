@@ -46,7 +46,7 @@ TEST(AddedGrouping, SaysTheGroupOfEachToken) {
   }
   EXPECT_EQ(seen.size(), 2u);
   // Layer 0's input is the token's alone here: equal tokens are in one group.
-  const std::vector<std::int32_t> equal(static_cast<std::size_t>(kTokens), 5);
+  const std::vector<std::int32_t> equal(kTokens, 5);
   m.run(summary(1), equal);
   const auto& first = m.focus.last_group_ids()[0].ids;
   EXPECT_EQ(std::ranges::count(first, first[0]), kTokens);
@@ -64,9 +64,8 @@ TEST(AddedGrouping, SoftHardAndSummaryAttentionRunAndAreCausal) {
     std::vector<std::int32_t> other = m.ids;
     other.back() = (other.back() + 1) % 37;
     const Tensor changed = m.run(mode, other);
-    EXPECT_TRUE(
-        std::ranges::equal(out.span().first(static_cast<std::size_t>((kTokens - 1) * 24)),
-                           changed.span().first(static_cast<std::size_t>((kTokens - 1) * 24))))
+    EXPECT_TRUE(std::ranges::equal(out.span().first((kTokens - 1) * 24),
+                                   changed.span().first((kTokens - 1) * 24)))
         << mode.name();
   }
   // All groups read: dense. A token keeps all of its groups: so is hard attention without gate.

@@ -63,7 +63,7 @@ TEST(GroupIds, AreTheNearestCentroids) {
                              2);
       if (distance < least) best = c, least = distance;
     }
-    EXPECT_EQ(nearest.ids[static_cast<std::size_t>(row)], best) << "row " << row;
+    EXPECT_EQ(nearest.ids[row], best) << "row " << row;
   }
   EXPECT_EQ(group_ids_of(group_scores(k, centroids, none), 1).ids, nearest.ids);
 }

@@ -48,8 +48,7 @@ TEST(KeyGroups, PlantedClustersAreFound) {
   const auto group_ids = ids_of_keys(groups, keys);
   for (Index h = 0; h < kv_heads; ++h) {
     std::vector<std::set<Index>> clouds(12);
-    for (Index t = 0; t < tokens; ++t)
-      clouds[group_ids[static_cast<std::size_t>(t * kv_heads + h)]].insert(t % kPlanted);
+    for (Index t = 0; t < tokens; ++t) clouds[group_ids[t * kv_heads + h]].insert(t % kPlanted);
     for (const auto& of_group : clouds)
       EXPECT_LE(of_group.size(), 1u) << "a group of two clouds in head " << h;
   }
@@ -65,7 +64,7 @@ TEST(KeyGroups, CentroidsAreTheMeansOfTheirKeys) {
     for (Index d = 0; d < dim; ++d) {
       double sum = 0, count = 0;
       for (Index t = 0; t < tokens; ++t)
-        if (group_ids[static_cast<std::size_t>(t)] == c) {
+        if (group_ids[t] == c) {
           sum += static_cast<double>(keys[t * dim + d]);
           ++count;
         }

@@ -26,7 +26,7 @@ void expect_plain_sums(const SumsCase& of) {
   const Tensor k = randn({kBatch, of.seq_len, kHeads, kDim}, 1),
                v = randn({kBatch, of.seq_len, kHeads, kDim}, 2);
   Rng rng(3);
-  std::vector<std::uint8_t> group_ids(static_cast<std::size_t>(kBatch * of.seq_len * of.id_heads));
+  std::vector<std::uint8_t> group_ids(kBatch * of.seq_len * of.id_heads);
   for (auto& c : group_ids) c = static_cast<std::uint8_t>(rng.below(kGroups - 1));  // one is empty
   const GroupSums sums(k, v, group_ids, of.id_heads, kGroups, of.settings);
   for (Index b = 0; b < kBatch; ++b)
@@ -56,11 +56,9 @@ void expect_plain_sums(const SumsCase& of) {
             }
           }
           for (Index c = 0; c < kGroups; ++c) {
-            ASSERT_EQ(walker.count(c), counts[static_cast<std::size_t>(c)])
-                << "group " << c << " query " << i;
+            ASSERT_EQ(walker.count(c), counts[c]) << "group " << c << " query " << i;
             for (Index d = 0; d < 2 * kDim; ++d)
-              ASSERT_NEAR(static_cast<double>(walker.sum(c)[d]),
-                          expected[static_cast<std::size_t>(c * 2 * kDim + d)],
+              ASSERT_NEAR(static_cast<double>(walker.sum(c)[d]), expected[c * 2 * kDim + d],
                           tolerance(1e-4, 1e-11))
                   << "group " << c << " query " << i;
           }

@@ -15,9 +15,7 @@ namespace {
 using Budgets = std::vector<std::vector<Index>>;
 
 Tensor needs_of(const std::vector<Real>& numbers) {
-  Tensor needs({static_cast<Index>(numbers.size())});
-  std::ranges::copy(numbers, needs.data());
-  return needs;
+  return Tensor::from({std::ssize(numbers)}, numbers);
 }
 
 TEST(HeadBudgets, AreInProportionToAPowerOfTheNeed) {

@@ -21,11 +21,8 @@ SummaryCache cache_of(const SummaryCase& c, const SummaryInputs& in,
 void append(SummaryCache& cache, const SummaryCase& c, const SummaryInputs& in, Index t,
             Index count = 1) {
   const Index heads = in.group_ids.heads;
-  cache.append(
-      in.k.data() + t * c.kv_heads * c.head_dim, in.v.data() + t * c.kv_heads * c.head_dim,
-      std::span(in.group_ids.ids)
-          .subspan(static_cast<std::size_t>(t * heads), static_cast<std::size_t>(count * heads)),
-      count);
+  cache.append(in.k.data() + t * c.kv_heads * c.head_dim, in.v.data() + t * c.kv_heads * c.head_dim,
+               std::span(in.group_ids.ids).subspan(t * heads, count * heads), count);
 }
 
 /// What the tokens from `first` on receive and how many keys and columns they read, token by token;
@@ -196,7 +193,7 @@ TEST(SummaryCache, RefusesWhatDoesNotFit) {
   const SummaryCase c;
   const SummaryInputs in = summary_inputs_of(c);
   SummaryCache cache = cache_of(c, in);
-  std::vector<Real> out(static_cast<std::size_t>(c.heads * c.head_dim));
+  std::vector<Real> out(c.heads * c.head_dim);
   EXPECT_THROW(cache.attend(in.q.data(), in.summary_bias, out.data()), std::invalid_argument);
   SummaryCase uneven;
   uneven.heads = 3;
