@@ -173,23 +173,6 @@ TEST(RoutingTransformer, NearestIsCausalAndBalancedIsNot) {
   EXPECT_FALSE(std::equal(before.data(), before.data() + 80 * 2 * 8, after.data()));
 }
 
-TEST(RoutingTransformer, BalancedTakesTheSameNumberForEveryCentroid) {
-  const BaselineCase c;
-  const Config config{.num_clusters = 5,
-                      .selection = ClusterChoice::balanced,
-                      .cluster_size = 9,
-                      .shared_qk = false};
-  const auto x = inputs_of(c);
-  const auto members =
-      cluster_members(routing_vectors(x[0], x[1], false), centroids_of(config, c), config);
-  for (Index n = 0; n < c.batch * c.kv_heads; ++n)
-    for (int cluster = 0; cluster < 5; ++cluster) {
-      Index count = 0;
-      for (Index t = 0; t < c.seq_len; ++t) count += members[n * c.seq_len + t] >> cluster & 1;
-      EXPECT_EQ(count, 9);
-    }
-}
-
 TEST(RoutingTransformer, CentroidsMoveToTheMeansOfTheirMembers) {
   // Two clumps on the ball of radius sqrt(2), one head, and a centroid near each.
   const Tensor vectors = tensor_of({1, 4, 2}, {1.4, 0.2, 1.4, -0.2, -1.4, 0.3, -1.4, -0.1});

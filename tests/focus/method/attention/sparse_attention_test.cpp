@@ -136,23 +136,6 @@ TEST(SparseAttention, WithoutGroupsTheLocalWindowAloneIsLeft) {
             kTwinTolerance);
 }
 
-TEST(SparseAttention, ClassesHoldEveryTokenOnceInOrder) {
-  const Case c{.batch = 3, .seq_len = 300, .groups = 4};
-  const auto sets = top_sets(random_assignments(c), 2);
-  const AttentionPlan plan = shared_groups_plan(sets, c.batch, c.seq_len, 0, 1, true);
-  std::vector<int> seen(sets.size(), 0);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(plan.own_rows()); ++i) {
-    const auto token = static_cast<std::size_t>(plan.tokens[i]);
-    ++seen[token];
-    if (i == 0) continue;
-    const auto before = static_cast<std::size_t>(plan.tokens[i - 1]);
-    if (before / 300 == token / 300 && sets[before] == sets[token]) {
-      EXPECT_LT(before, token);
-    }
-  }
-  EXPECT_TRUE(std::ranges::all_of(seen, [](int count) { return count == 1; }));
-}
-
 TEST(SparseAttention, ListsAreInTheOrderOfPositions) {
   const Case c{.batch = 2, .seq_len = 200, .groups = 8};
   const auto sets = top_sets(random_assignments(c), 2);

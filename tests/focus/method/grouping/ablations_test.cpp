@@ -140,11 +140,6 @@ TEST(BalanceLoss, ByHand) {
     EXPECT_NEAR(routing.assignments.grad()[i], 2 * (i % 2 == 0 ? 0.75 : 0.25) / 4, 1e-6);
 }
 
-TEST(BalanceLoss, FromOneAtBalanceToKAtCollapse) {
-  EXPECT_NEAR(value_of(balance_loss(loss_routing({1, 0, 0, 1, 1, 0, 0, 1}))), 1, 1e-6);
-  EXPECT_NEAR(value_of(balance_loss(loss_routing({1, 0, 1, 0, 1, 0, 1, 0}))), 2, 1e-6);
-}
-
 TEST(EntropyLoss, ByHand) {
   const auto h = [](double p) { return -p * std::log(p) - (1 - p) * std::log(1 - p); };
   const Variable g = loss_routing({0.9, 0.1, 0.8, 0.2, 0.6, 0.4, 0.3, 0.7}).assignments;

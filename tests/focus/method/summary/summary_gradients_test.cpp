@@ -69,27 +69,5 @@ TEST(SummaryGradients, AgreeWithDifferencesWhereGroupsAreChosen) {
   }
 }
 
-TEST(SummaryGradients, OfClassesThatKeyHeadsShareAreSums) {
-  // A key head's own scores, the same for both, get parts of what shared ones get.
-  SummaryCase c{.seq_len = 300, .one_for_all = true};
-  const SummaryInputs shared = summary_inputs_of(c);
-  SummaryInputs apart = shared;
-  const Tensor& z = shared.z;
-  Tensor twice({1, c.seq_len, 2, c.groups});
-  for (Index t = 0; t < c.seq_len; ++t)
-    for (Index h = 0; h < 2; ++h)
-      std::copy_n(z.data() + t * c.groups, c.groups, twice.data() + (t * 2 + h) * c.groups);
-  apart.z = twice;
-  apart.group_ids = group_ids_of(Variable(twice), apart.tau);
-  const SummaryRun one = run_summary(shared, d_out_of(c)), two = run_summary(apart, d_out_of(c));
-  EXPECT_TRUE(same_bits(one.tensors[0], two.tensors[0]));
-  Tensor sum = Tensor::zeros(z.shape());
-  for (Index t = 0; t < c.seq_len; ++t)
-    for (Index g = 0; g < c.groups; ++g)
-      sum.data()[t * c.groups + g] =
-          two.tensors[5][(t * 2) * c.groups + g] + two.tensors[5][(t * 2 + 1) * c.groups + g];
-  EXPECT_LE(relative_difference(one.tensors[5], sum), tolerance(1e-5, 1e-12));
-}
-
 }  // namespace
 }  // namespace focus
