@@ -202,15 +202,4 @@ inline void expect_reads(const AwkwardCase& c, Mechanism& mechanism,
   EXPECT_EQ(pairs.attended, (read + c.inputs.heads / 2) / c.inputs.heads);
 }
 
-/// Demands attention() itself, and every pair counted.
-inline void expect_dense(const AwkwardCase& c, Mechanism& mechanism) {
-  SCOPED_TRACE(text_of(c) + ", " + mechanism.name());
-  const auto x = inputs_of(c.inputs);
-  PairCounts pairs;
-  EXPECT_LE(relative_difference(attend(mechanism, x, c.options, &pairs),
-                                attention(x[0], x[1], x[2], c.options).value()),
-            tolerance(1e-5, 1e-12));
-  EXPECT_EQ(pairs.attended, pairs.all);
-}
-
 }  // namespace focus

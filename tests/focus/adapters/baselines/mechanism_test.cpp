@@ -26,11 +26,14 @@ std::vector<Choice> exact_selections() {
           {"routing_transformer", "{num_clusters: 1, shared_qk: false}"},
           {"routing_transformer", "{num_clusters: 1, choice: balanced, shared_qk: false}"},
           {"sparq", "{tokens: 60, rank: 100}"},
+          {"sparq", "{tokens: 60, rank: 100, reallocate: false}"},
           {"magicpig", "{bits: 0}"},
           {"sink_window", "{local_window: 3, sinks: 60}"},
+          {"sink_window", "{local_window: 59, sinks: 0}"},
           {"quest", "{pages: 60, page_size: 8, local_window: 3}"},
           {"moba", "{blocks: 60, block_size: 8}"},
           {"oracle", "{tokens: 60, local_window: 3}"},
+          {"oracle", "{tokens: 60, local_window: 3, heads: shared}"},
           {"random_groups", "{groups: 1}"},
           {"indexer", "{tokens: 60}"}};
 }

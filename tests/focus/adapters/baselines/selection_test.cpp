@@ -204,24 +204,6 @@ TEST(Selection, SinksOfMoreThanATileOfQueriesAndOfSinks) {
                     {.scale = Real(0.35), .sliding_window = sliding}});
 }
 
-TEST(Selection, OfEverythingIsDense) {
-  for (const AwkwardCase& c : awkward_cases())
-    for (const auto& [kind, settings] :
-         {std::pair{"moba", "{blocks: 70, block_size: 8}"},
-          {"quest", "{pages: 70, page_size: 4, local_window: 5, sinks: 1}"},
-          {"oracle", "{tokens: 70, local_window: 5}"},
-          {"oracle", "{tokens: 70, local_window: 5, heads: shared}"},
-          {"indexer", "{tokens: 70, local_window: 5}"},
-          {"sparq", "{tokens: 70, rank: 8}"},
-          {"sparq", "{tokens: 70, rank: 8, reallocate: false}"},
-          {"magicpig", "{bits: 0, sinks: 0, local_window: 0}"},
-          {"sink_window", "{local_window: 69, sinks: 0}"},
-          {"sink_window", "{local_window: 0, sinks: 69}"},
-          {"window", "{local_window: 69}"},
-          {"random_groups", "{groups: 1, local_window: 2, sinks: 1}"}})
-      expect_dense(c, *mechanism_of(kind, settings, c.inputs));
-}
-
 TEST(Selection, IsCausalToTheBitAndForAnyThreads) {
   struct Row {
     const char *kind, *settings;
