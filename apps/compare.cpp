@@ -23,11 +23,10 @@
 #include "data/settings/struct_json.h"
 #include "data/text/format.h"
 #include "data/text/text.h"
-#include "focus/evaluation/recall/recall_eval.h"
+#include "focus/evaluation/recall/long_range.h"
 #include "focus/models/fingerprint.h"
 #include "focus/training/compare/compare_plan.h"
 #include "focus/training/compare/compare_report.h"
-#include "focus/training/dry_run.h"
 #include "focus/training/metrics.h"
 
 namespace focus::app {

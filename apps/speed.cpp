@@ -1,3 +1,5 @@
+#include "focus/speed/speed.h"
+
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -10,9 +12,6 @@
 #include "data/settings/struct_json.h"
 #include "data/synthetic/far_corpus.h"
 #include "data/text/format.h"
-#include "focus/speed/attention_speed.h"
-#include "focus/speed/decode_speed.h"
-#include "focus/speed/step_speed.h"
 
 namespace focus::app {
 namespace {

@@ -9,7 +9,6 @@
 #include "autograd/base/check.h"
 #include "data/settings/config.h"
 #include "data/settings/struct_json.h"
-#include "focus/training/dry_run.h"
 #include "focus/training/training.h"
 
 namespace focus::app {

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 35430;
+constexpr std::size_t kMostLinesOfTests = 35310;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -196,7 +196,7 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 3460},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 3440},
                                                      {"apps/terminal", 190},
                                                      {"autograd", 1130},
                                                      {"autograd/attention", 1885},
@@ -215,12 +215,12 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 3460},
                                                      {"data/tokens", 1125},
                                                      {"focus", 280},
                                                      {"focus/adapters", 3035},
-                                                     {"focus/evaluation", 5000},
-                                                     {"focus/generation", 475},
+                                                     {"focus/evaluation", 4940},
+                                                     {"focus/generation", 470},
                                                      {"focus/method", 6735},
                                                      {"focus/models", 1840},
-                                                     {"focus/speed", 780},
-                                                     {"focus/training", 3200},
+                                                     {"focus/speed", 735},
+                                                     {"focus/training", 3185},
                                                      {"layers", 3220},
                                                      {"layers/architectures", 760},
                                                      {"optim", 515}};

@@ -1,5 +1,3 @@
-#include "focus/speed/attention_speed.h"
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -16,6 +14,7 @@
 #include "focus/method/grouping/group_statistics.h"
 #include "focus/method/grouping/key_grouping.h"
 #include "focus/method/grouping/routing.h"
+#include "focus/speed/speed.h"
 
 namespace focus {
 namespace {

@@ -1,5 +1,3 @@
-#include "focus/training/dry_run.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "autograd/base/memory.h"
 #include "autograd/tensor.h"
 #include "data/text/format.h"
+#include "focus/training/training.h"
 
 namespace focus {
 namespace {

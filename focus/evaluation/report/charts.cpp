@@ -1,11 +1,11 @@
-#include "focus/evaluation/report/charts.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+
+#include "focus/evaluation/report/html_report.h"
 
 namespace focus {
 namespace {

@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "focus/evaluation/recall/far_tokens.h"
-#include "focus/evaluation/recall/recall_eval.h"
-#include "focus/evaluation/report/charts.h"
+#include "focus/evaluation/recall/long_range.h"
 #include "focus/evaluation/report/html_report.h"
 
 // What an evaluation came to: its file, and its tables for a terminal and for a page.

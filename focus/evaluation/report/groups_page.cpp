@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "focus/evaluation/report/charts.h"
 #include "focus/evaluation/report/html_report.h"
 #include "focus/evaluation/statistics/groups_report.h"
 

@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "autograd/base/check.h"
-#include "focus/evaluation/report/charts.h"
 
 namespace focus {
 namespace {
@@ -101,8 +100,6 @@ std::string number_text(std::optional<double> value, int digits) {
   return value && std::isfinite(*value) ? fmt::format("{:.{}f}", *value, digits) : "-";
 }
 
-HtmlReport::HtmlReport(std::string title) : title_(std::move(title)) {}
-
 void HtmlReport::heading(std::string_view text) {
   body_ += fmt::format("<h2>{}</h2>\n", escape_html(text));
 }
@@ -143,9 +140,6 @@ void HtmlReport::table(const Table& table) {
   }
   body_ += "</tbody>\n</table></div>\n";
 }
-
-void HtmlReport::figure(std::string_view html) { body_ += html; }
-void HtmlReport::style(std::string_view css) { style_ += css; }
 
 std::string HtmlReport::html() const {
   return fmt::format(

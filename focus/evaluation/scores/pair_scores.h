@@ -8,9 +8,17 @@
 
 #include "focus/evaluation/attention_spec.h"
 #include "focus/evaluation/evaluation.h"
-#include "focus/evaluation/scores/encoding.h"
 
 namespace focus {
+
+using TokenIds = std::vector<std::int32_t>;
+
+/// What is given, and what is scored after it.
+struct TokenPair {
+  TokenIds context, continuation;
+  /// Tokens that go into the model: the last one is only predicted.
+  Index fed() const { return static_cast<Index>(context.size() + continuation.size()) - 1; }
+};
 
 /// Some consecutive rows of a matrix, copied.
 inline Tensor rows_of(const Tensor& x, Index first, Index rows) {

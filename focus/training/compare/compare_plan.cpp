@@ -10,7 +10,7 @@
 #include "data/files/json_reader.h"
 #include "data/settings/config.h"
 #include "focus/evaluation/attention_spec.h"
-#include "focus/evaluation/recall/recall_eval.h"
+#include "focus/evaluation/recall/long_range.h"
 
 namespace focus {
 

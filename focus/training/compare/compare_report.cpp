@@ -12,8 +12,8 @@
 #include "autograd/base/check.h"
 #include "data/settings/struct_json.h"
 #include "data/text/format.h"
-#include "focus/evaluation/report/charts.h"
 #include "focus/evaluation/report/evaluation_file.h"
+#include "focus/evaluation/report/html_report.h"
 #include "focus/training/metrics.h"
 
 namespace focus {

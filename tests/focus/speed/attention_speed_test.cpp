@@ -1,8 +1,8 @@
-#include "focus/speed/attention_speed.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "focus/speed/speed.h"
 
 namespace focus {
 namespace {

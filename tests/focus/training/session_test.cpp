@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "focus/training/dry_run.h"
 #include "focus/training/training.h"
 #include "tests/support/grouping_layers.h"
 #include "tests/support/temp_folder.h"

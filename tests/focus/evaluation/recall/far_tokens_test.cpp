@@ -1,10 +1,9 @@
-#include "focus/evaluation/recall/far_tokens.h"
-
 #include <gmock/gmock.h>
 
 #include <cmath>
 
 #include "data/settings/struct_json.h"
+#include "focus/evaluation/recall/long_range.h"
 #include "focus/evaluation/report/evaluation_file.h"
 #include "tests/support/tiny_session.h"
 

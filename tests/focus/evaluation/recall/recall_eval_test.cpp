@@ -1,10 +1,9 @@
-#include "focus/evaluation/recall/recall_eval.h"
-
 #include <gmock/gmock.h>
 
 #include <tuple>
 
 #include "data/synthetic/far_corpus.h"
+#include "focus/evaluation/recall/long_range.h"
 #include "focus/evaluation/report/evaluation_file.h"
 #include "tests/support/byte_model.h"
 #include "tests/support/random.h"

@@ -6,7 +6,6 @@
 #include <limits>
 #include <sstream>
 
-#include "focus/evaluation/report/charts.h"
 #include "tests/support/html.h"
 
 namespace focus {

@@ -1,7 +1,6 @@
-#include "focus/evaluation/scores/encoding.h"
-
 #include <gtest/gtest.h>
 
+#include "focus/evaluation/scores/requests.h"
 #include "tests/support/byte_model.h"
 
 namespace focus {

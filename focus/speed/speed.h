@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -10,14 +11,17 @@
 
 #include "autograd/base/profile.h"
 #include "autograd/precision.h"
+#include "focus/evaluation/attention_spec.h"
 #include "focus/method/attention/focus_attention.h"
+#include "focus/method/cache_numbers.h"
 #include "focus/method/grouping/group_statistics.h"
 #include "focus/method/summary/summary_attention.h"
+#include "focus/training/session.h"
 
-// The speed of attention only: full causal attention and Focus's, on random q, k and v of one
-// sequence.
+// The speed of attention only, of a training step, and of generation.
 namespace focus {
 
+/// Full causal attention and Focus's, on random q, k and v of one sequence.
 struct AttentionSpeedOptions {
   int num_groups = 8;        // K
   int top_k = 1;             // k
@@ -100,5 +104,73 @@ std::string speed_text(const AttentionSpeedOptions& options,
 /// a line before each run.
 AttentionSpeed measure_attention(const AttentionSpeedOptions& options, Index length,
                                  const std::function<void(std::string_view)>& report);
+
+/// The shape of a published model, for timing with random weights.
+struct NamedShape {
+  std::string_view name;
+  const char* config;  // YAML of a RunConfig
+  Index vocab_size;
+};
+/// "gpt2" (124M) or "llama-15m". Throws std::runtime_error, which lists them.
+const NamedShape& find_shape(const std::string& name);
+
+struct PhaseTime {
+  std::string_view name;
+  double forward = 0, backward = 0, update = 0;  // seconds
+  double total() const { return forward + backward + update; }
+};
+
+/// Timed steps, their session, and the best speed that it could have.
+struct MeasuredSteps {
+  Session& session;
+  std::string shape;  // of find_shape(), or empty
+  double peak_gflops = 0;
+  std::vector<double> seconds = {};
+  std::uint64_t multiply_adds = 0;         // of one step
+  std::vector<Profile::Entry> marks = {};  // of the fastest step
+
+  AttentionSpec mode() const { return session.mode_at(std::ssize(seconds)); }
+  const ModelConfig& model() const { return session.model().decoder->config(); }
+  double tokens() const { return static_cast<double>(session.config().tokens_per_step()); }
+  double fastest() const { return *std::ranges::min_element(seconds); }
+  double gflops() const { return 2 * static_cast<double>(multiply_adds) / fastest() / 1e9; }
+  /// The marks by phase.
+  std::vector<PhaseTime> phases() const;
+};
+/// Times `repeats` steps after a warm-up step. `report` is called with each step (0: the warm-up)
+/// and its seconds.
+void time_steps(MeasuredSteps& measured, int repeats,
+                const std::function<void(int step, double seconds)>& report);
+nlohmann::ordered_json to_json(const MeasuredSteps& measured);
+
+/// Decoding of `decoded_tokens` tokens behind `context` others.
+struct DecodeSpeed {
+  Index context = 0, decoded_tokens = 0;
+  std::string attention;
+  double tokens_per_second = 0;  // of the median step
+  double keys_read = 1;          // share of the cached keys
+  std::size_t weight_bytes = 0;  // that a token multiplies, as they are stored
+  std::size_t cache_bytes = 0;   // of keys, values and sums
+
+  /// That a token reads of weights and cache.
+  double bytes_per_token() const {
+    return static_cast<double>(weight_bytes) + keys_read * static_cast<double>(cache_bytes);
+  }
+  double bytes_per_second() const { return tokens_per_second * bytes_per_token(); }
+
+  void visit(auto&& f) {
+    FOCUS_MEMBERS(f, context, decoded_tokens, attention, tokens_per_second, keys_read, weight_bytes,
+                  cache_bytes);
+  }
+};
+
+/// Fills a cache with the first `context` ids and times those after it, all that there are, one by
+/// one. `spec` is resolved and can generate (attention_to_generate()).
+DecodeSpeed measure_decoding(LoadedModel& model, const AttentionSpec& spec,
+                             const std::vector<std::int32_t>& ids, Index context, CacheDtype cache);
+
+/// Bytes in a second that all threads together read of a memory of so many bytes, the fastest of
+/// some rounds: what decoding cannot exceed where the weights are larger than the caches.
+double read_bandwidth(std::size_t bytes = std::size_t{1} << 28);
 
 }  // namespace focus
