@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -160,7 +160,7 @@ class ExpressionParser {
   /// operand, or a chain of operands and operators of one level, from the left: join(line, left,
   /// operator, right).
   template <class Join>
-  Expression binary(std::span<const std::string_view> operators,
+  Expression binary(std::initializer_list<std::string_view> operators,
                     Expression (ExpressionParser::*operand)(), Join join) {
     Expression left = (this->*operand)();
     for (;;) {
@@ -185,15 +185,8 @@ class ExpressionParser {
     });
   }
 
-  Expression logical_or() {
-    static constexpr std::string_view kOr[] = {"or"};
-    return binary(kOr, &ExpressionParser::logical_and, logic);
-  }
-
-  Expression logical_and() {
-    static constexpr std::string_view kAnd[] = {"and"};
-    return binary(kAnd, &ExpressionParser::logical_not, logic);
-  }
+  Expression logical_or() { return binary({"or"}, &ExpressionParser::logical_and, logic); }
+  Expression logical_and() { return binary({"and"}, &ExpressionParser::logical_not, logic); }
 
   static Value opposite(Interpreter&, Arguments& values) {
     return Value::boolean(!truth(values[0]));
@@ -230,10 +223,7 @@ class ExpressionParser {
     });
   }
 
-  Expression sum() {
-    static constexpr std::string_view kSum[] = {"+", "-"};
-    return binary(kSum, &ExpressionParser::concat, calculation);
-  }
+  Expression sum() { return binary({"+", "-"}, &ExpressionParser::concat, calculation); }
 
   Expression concat() {
     const int line = current().line;
@@ -249,14 +239,9 @@ class ExpressionParser {
   }
 
   Expression product() {
-    static constexpr std::string_view kProduct[] = {"*", "/", "//", "%"};
-    return binary(kProduct, &ExpressionParser::power, calculation);
+    return binary({"*", "/", "//", "%"}, &ExpressionParser::power, calculation);
   }
-
-  Expression power() {
-    static constexpr std::string_view kPower[] = {"**"};
-    return binary(kPower, &ExpressionParser::filtered, calculation);
-  }
+  Expression power() { return binary({"**"}, &ExpressionParser::filtered, calculation); }
 
   Expression filtered() {
     Expression result = unary();
@@ -284,19 +269,12 @@ class ExpressionParser {
 
   Expression primary() {
     const int line = current().line;
-    switch (current().kind) {
-      case TokenKind::name:
-        return name_or_constant();
-      case TokenKind::string: {
-        std::string text;
-        while (is(TokenKind::string)) text += string_of(take().text);
-        return constant(line, Value::constant(std::move(text)));
-      }
-      case TokenKind::integer:
-      case TokenKind::real:
-        return number();
-      default:
-        break;
+    if (is(TokenKind::name)) return name_or_constant();
+    if (is(TokenKind::integer) || is(TokenKind::real)) return number();
+    if (is(TokenKind::string)) {
+      std::string text;
+      while (is(TokenKind::string)) text += string_of(take().text);
+      return constant(line, Value::constant(std::move(text)));
     }
     const Nesting level = nested();
     Parts items;

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <regex>
 
 #include "data/chat/jinja/function.h"
 #include "data/chat/jinja/interpreter.h"
@@ -11,37 +12,32 @@
 namespace focus::jinja {
 namespace {
 
-/// What Python's int() and float() read: blanks around and underscores between digits may be.
-std::optional<std::string> number_text(std::string_view text) {
+/// A text in the form of a number for Python's int() or float(): blanks around it are taken off,
+/// and the underscores between digits.
+std::optional<std::string> number_text(std::string_view text, const std::regex& form) {
+  constexpr std::size_t kMost = 1000;  // the library recurses for each character
   text = strip(text, true, true);
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto digit = [&](std::size_t at) {
-      return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
-    };
-    if (text[i] == '_' && !(i > 0 && digit(i - 1) && digit(i + 1))) return std::nullopt;
-    if (text[i] != '_') result += text[i];
+  if (text.size() > kMost) {
+    if (text.find_first_not_of("0123456789abcdefABCDEFxX_+-.") != npos) return std::nullopt;
+    refuse("a number of {} characters is too long", text.size());
   }
-  if (result.starts_with('+') && !result.starts_with("+-") && !result.starts_with("++"))
-    result.erase(0, 1);
-  return result.empty() ? std::nullopt : std::optional(result);
+  if (!std::regex_match(text.begin(), text.end(), form)) return std::nullopt;
+  std::string plain(text.substr(text.starts_with('+') ? 1 : 0));
+  std::erase(plain, '_');
+  return plain;
 }
 
 std::optional<double> read_real(std::string_view text) {
-  const auto plain = number_text(text);
-  if (!plain) return std::nullopt;
-  const std::string low = lower(*plain);
-  const std::string_view unsigned_part = std::string_view(low).substr(low[0] == '-' ? 1 : 0);
-  const bool words =
-      unsigned_part == "inf" || unsigned_part == "infinity" || unsigned_part == "nan";
-  if (!words && low.find_first_not_of("0123456789.e+-") != low.npos) return std::nullopt;
-  char* end = nullptr;
-  const double value = std::strtod(low.c_str(), &end);
-  return *end == '\0' ? std::optional(value) : std::nullopt;
+  static const std::regex kReal(
+      R"([-+]?(((\d(_?\d)*)\.?|(\d(_?\d)*)?\.\d(_?\d)*)(e[-+]?\d(_?\d)*)?|inf|infinity|nan))",
+      std::regex::icase);
+  const auto plain = number_text(text, kReal);
+  return plain ? std::optional(std::strtod(plain->c_str(), nullptr)) : std::nullopt;
 }
 
 std::optional<std::int64_t> read_integer(std::string_view text, std::int64_t base) {
-  const auto plain = number_text(text);
+  static const std::regex kInteger(R"([-+]?[\da-z](_?[\da-z])*)", std::regex::icase);
+  const auto plain = number_text(text, kInteger);
   if (!plain || (base != 2 && base != 8 && base != 10 && base != 16)) return std::nullopt;
   std::string digits = *plain;
   const std::size_t sign = digits[0] == '-' ? 1 : 0;

@@ -133,35 +133,15 @@ constexpr Definition kGlobals[] = {
     {"namespace", "*", make_namespace},
 };
 
-/// A test of the value alone.
-template <bool (*Holds)(const Value&)>
-Value holds(const Call& call) {
-  return Value::boolean(Holds(call.self));
-}
-
-template <Kind Which>
-bool has_kind(const Value& value) {
-  return value.is(Which);
+/// Whether the value is of one of these kinds.
+template <Kind... Kinds>
+Value is_of(const Call& call) {
+  return Value::boolean((call.self.is(Kinds) || ...));
 }
 
 template <bool Expected>
-bool is_boolean(const Value& value) {
-  return value.is(Kind::boolean) && value.as_boolean() == Expected;
-}
-
-bool is_iterable(const Value& value) {
-  return !value.is(Kind::none) && !value.is_number() && !value.is(Kind::space) &&
-         !value.is(Kind::function);
-}
-
-/// Has a length and items by index or key.
-bool is_sequence(const Value& value) {
-  return value.is_sequence() || value.is(Kind::string) || value.is(Kind::mapping) ||
-         value.is(Kind::range) || value.is_undefined();
-}
-
-bool is_callable(const Value& value) {
-  return value.is(Kind::function) || value.is(Kind::loop) || value.is_undefined();
+Value is_boolean(const Call& call) {
+  return Value::boolean(call.self.is(Kind::boolean) && call.self.as_boolean() == Expected);
 }
 
 Value divisible(const Call& call, const Value& by, std::int64_t rest) {
@@ -177,25 +157,29 @@ Value compares(const Call& call) {
 }
 
 template <const Definition* (*Find)(std::string_view)>
-bool is_name_of(const Value& value) {
-  return value.is(Kind::string) && Find(value.as_string()) != nullptr;
+Value is_name_of(const Call& call) {
+  return Value::boolean(call.self.is(Kind::string) && Find(call.self.as_string()) != nullptr);
 }
 
 constexpr Definition kTests[] = {
     {"defined", "", [](const Call& c) { return Value::boolean(!c.self.is_undefined()); }},
-    {"undefined", "", holds<has_kind<Kind::undefined>>},
-    {"none", "", holds<has_kind<Kind::none>>},
-    {"boolean", "", holds<has_kind<Kind::boolean>>},
-    {"true", "", holds<is_boolean<true>>},
-    {"false", "", holds<is_boolean<false>>},
-    {"integer", "", holds<has_kind<Kind::integer>>},
-    {"float", "", holds<has_kind<Kind::real>>},
-    {"number", "", [](const Call& c) { return Value::boolean(c.self.is_number()); }},
-    {"string", "", holds<has_kind<Kind::string>>},
-    {"mapping", "", holds<has_kind<Kind::mapping>>},
-    {"iterable", "", holds<is_iterable>},
-    {"sequence", "", holds<is_sequence>},
-    {"callable", "", holds<is_callable>},
+    {"undefined", "", is_of<Kind::undefined>},
+    {"none", "", is_of<Kind::none>},
+    {"boolean", "", is_of<Kind::boolean>},
+    {"true", "", is_boolean<true>},
+    {"false", "", is_boolean<false>},
+    {"integer", "", is_of<Kind::integer>},
+    {"float", "", is_of<Kind::real>},
+    {"number", "", is_of<Kind::boolean, Kind::integer, Kind::real>},
+    {"string", "", is_of<Kind::string>},
+    {"mapping", "", is_of<Kind::mapping>},
+    {"iterable", "",
+     is_of<Kind::undefined, Kind::string, Kind::list, Kind::tuple, Kind::mapping, Kind::range,
+           Kind::keys, Kind::values, Kind::items, Kind::slice, Kind::iterator, Kind::loop>},
+    // What has a length and items by index or key.
+    {"sequence", "",
+     is_of<Kind::undefined, Kind::string, Kind::list, Kind::tuple, Kind::mapping, Kind::range>},
+    {"callable", "", is_of<Kind::undefined, Kind::loop, Kind::function>},
     {"escaped", "", [](const Call&) { return Value::boolean(false); }},
     {"upper", "", [](const Call& c) { return Value::boolean(is_upper(c.self_text())); }},
     {"lower", "", [](const Call& c) { return Value::boolean(is_lower(c.self_text())); }},
@@ -210,8 +194,8 @@ constexpr Definition kTests[] = {
     {"ge >=", "other", compares},
     {"in", "other", compares},
     {"sameas", "other", [](const Call& c) { return Value::boolean(c.self.same_as(c.at(0))); }},
-    {"filter", "", holds<is_name_of<find_filter>>},
-    {"test", "", holds<is_name_of<find_test>>},
+    {"filter", "", is_name_of<find_filter>},
+    {"test", "", is_name_of<find_test>},
 };
 
 template <Kind Which>
@@ -299,20 +283,11 @@ const Definition& known_test(std::string_view name) {
 }
 
 const Definition* find_method(const Value& self, std::string_view name) {
-  switch (self.kind()) {
-    case Kind::string:
-      return find_in(text_methods(), name);
-    case Kind::list:
-      return find_in(kListMethods, name);
-    case Kind::tuple:
-      return find_in(std::span(kListMethods).first(2), name);
-    case Kind::mapping:
-      return find_in(kMappingMethods, name);
-    case Kind::loop:
-      return find_in(kLoopMethods, name);
-    default:
-      return nullptr;
-  }
+  if (self.is(Kind::string)) return find_in(text_methods(), name);
+  if (self.is(Kind::list)) return find_in(kListMethods, name);
+  if (self.is(Kind::tuple)) return find_in(std::span(kListMethods).first(2), name);
+  if (self.is(Kind::mapping)) return find_in(kMappingMethods, name);
+  return self.is(Kind::loop) ? find_in(kLoopMethods, name) : nullptr;
 }
 
 Value loop_attribute(const LoopState& loop, std::string_view name) {

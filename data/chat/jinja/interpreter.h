@@ -56,7 +56,7 @@ struct Macro {
   std::set<std::string, std::less<>> reads = {};
 };
 
-/// The statements of a normalised template. Refuses what Jinja does not know and what this program
+/// The statements of a template. Refuses what Jinja does not know and what this program
 /// leaves out, by name. `line` is the line that has been reached.
 Block parse_template(std::string_view source, int& line);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <regex>
 
 #include "data/chat/jinja/budget.h"
@@ -13,7 +14,6 @@ namespace focus::jinja {
 namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 class Lexer {
  public:
@@ -38,9 +38,7 @@ class Lexer {
     advance(bytes);
   }
   std::size_t after_space(std::size_t at) const {
-    while (at < source_.size() && is_space(character_at(source_, at)))
-      at += character_size(source_, at);
-    return at;
+    return source_.size() - strip(source_.substr(at), true, false).size();
   }
 
   /// Where the next tag begins, from `at_`; npos where none does.
@@ -158,7 +156,7 @@ class Lexer {
 
   void token(std::string& open) {
     const char c = source_[at_];
-    if (is_digit(c))
+    if (c >= '0' && c <= '9')
       number();
     else if (is_word(c))
       put(TokenKind::name,
@@ -219,36 +217,25 @@ class Lexer {
   std::vector<Token> tokens_;
 };
 
-/// The character of `digits` hexadecimal digits.
-void append_hex(std::string& result, std::string_view text, std::size_t& at, std::size_t digits) {
-  char32_t value = 0;
-  for (std::size_t i = 0; i < digits; ++i) {
-    const char c = at + i < text.size() ? text[at + i] : 'z';
-    if (std::isxdigit(static_cast<unsigned char>(c)) == 0)
-      refuse("a string escape needs {} hexadecimal digits", digits);
-    value = value * 16 + static_cast<char32_t>(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
-  }
+/// The character of `digits` hexadecimal digits at byte `at`, or of at most so many octal ones.
+void append_code(std::string& result, std::string_view text, std::size_t& at, std::size_t digits,
+                 int base) {
+  std::uint32_t value = 0;
+  const std::string_view code = text.substr(at, digits);
+  const char* const end = std::from_chars(code.data(), code.data() + code.size(), value, base).ptr;
+  if (base == 16 && end != code.data() + digits)
+    refuse("a string escape needs {} hexadecimal digits", digits);
   if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
-    refuse("a string escape is not a character: {:x}", static_cast<std::uint32_t>(value));
+    refuse("a string escape is not a character: {:x}", value);
   append_utf8(result, value);
-  at += digits;
-}
-
-void append_octal(std::string& result, std::string_view text, std::size_t& at) {
-  char32_t value = 0;
-  for (int i = 0; i < 3 && at < text.size() && text[at] >= '0' && text[at] <= '7'; ++i)
-    value = value * 8 + static_cast<char32_t>(text[at++] - '0');
-  append_utf8(result, value);
+  at += static_cast<std::size_t>(end - code.data());
 }
 
 }  // namespace
 
 std::string normalized_source(std::string_view source) {
-  std::string result;
-  for (std::size_t i = 0; i < source.size(); ++i) {
-    if (source[i] == '\r' && source.substr(i, 2) == "\r\n") continue;
-    result += source[i] == '\r' ? '\n' : source[i];
-  }
+  std::string result =
+      replace(replace(source, "\r\n", "\n", -1, source.size()), "\r", "\n", -1, source.size());
   if (result.ends_with('\n')) result.pop_back();
   return result;
 }
@@ -273,9 +260,9 @@ std::string string_of(std::string_view token) {
     } else if (c == '\n') {
       ++i;
     } else if (c == 'x' || c == 'u' || c == 'U') {
-      append_hex(result, text, ++i, c == 'x' ? 2 : c == 'u' ? 4 : 8);
+      append_code(result, text, ++i, c == 'x' ? 2 : c == 'u' ? 4 : 8, 16);
     } else if (c >= '0' && c <= '7') {
-      append_octal(result, text, i);
+      append_code(result, text, i, 3, 8);
     } else if (c == 'N') {
       refuse("a string escape \\N is not supported");
     } else {

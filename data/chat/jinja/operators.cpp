@@ -43,26 +43,19 @@ Value integer_power(std::int64_t base, std::int64_t exponent) {
 }
 
 Value integer_arithmetic(std::string_view op, std::int64_t a, std::int64_t b) {
+  __extension__ using Wide = __int128;
+  const auto value_of = [&](Wide result) {
+    if (result < INT64_MIN || result > INT64_MAX) too_large(op);
+    return Value::integer(static_cast<std::int64_t>(result));
+  };
   if (op == "**") return integer_power(a, b);
-  std::int64_t result = 0;
-  bool over = false;
-  if (op == "+") {
-    over = __builtin_add_overflow(a, b, &result);
-  } else if (op == "-") {
-    over = __builtin_sub_overflow(a, b, &result);
-  } else if (op == "*") {
-    over = __builtin_mul_overflow(a, b, &result);
-  } else {
-    if (b == 0) refuse("division by zero");
-    if (op == "/") return Value::real(static_cast<double>(a) / static_cast<double>(b));
-    over = op == "//" && a == INT64_MIN && b == -1;
-    const std::int64_t rest = b == -1 ? 0 : a % b;
-    const bool down = rest != 0 && (rest < 0) != (b < 0);
-    if (op == "%") return Value::integer(down ? rest + b : rest);
-    if (!over) result = a / b - (down ? 1 : 0);
-  }
-  if (over) too_large(op);
-  return Value::integer(result);
+  if (op == "+") return value_of(Wide{a} + b);
+  if (op == "-") return value_of(Wide{a} - b);
+  if (op == "*") return value_of(Wide{a} * b);
+  if (b == 0) refuse("division by zero");
+  if (op == "/") return Value::real(static_cast<double>(a) / static_cast<double>(b));
+  const Wide rest = (Wide{a} % b + b) % b;  // with b's sign
+  return value_of(op == "%" ? rest : (a - rest) / b);
 }
 
 Value real_arithmetic(std::string_view op, double a, double b) {
@@ -160,6 +153,13 @@ Value sliced_range(const Range& range, const Indices& slice) {
   slice.each([&](std::int64_t) { ++taken; });
   if (__builtin_mul_overflow(range.step, slice.step, &step)) too_large("*");
   return Value::range({range.at(slice.first), range.at(slice.end), step, taken});
+}
+
+/// Takes that many bytes off the beginning, or all that are left.
+std::string_view take(std::string_view& rest, std::size_t size) {
+  const std::string_view part = rest.substr(0, size);
+  rest.remove_prefix(part.size());
+  return part;
 }
 
 struct Spec {
@@ -272,15 +272,10 @@ Value percent_format(Budget& budget, const std::string& format, const Value& val
     return values.is(Kind::tuple) ? values.as_items()[used++] : (++used, values);
   };
   std::string_view rest = format;
-  const auto take = [&](std::size_t size) {
-    const std::string_view part = rest.substr(0, size);
-    rest.remove_prefix(part.size());
-    return part;
-  };
   const auto named = [&]() -> const Value& {
     const std::size_t end = rest.find(')');
     if (end == npos || !values.is(Kind::mapping)) refuse("'%(name)' needs a mapping of values");
-    const std::string name(take(end + 1).substr(1, end - 1));
+    const std::string name(take(rest, end + 1).substr(1, end - 1));
     const Value* const value = find(budget, values.as_mapping(), Value::string(budget, name));
     if (value == nullptr) refuse("'%' has no value named '{}'", name);
     return *value;
@@ -289,24 +284,24 @@ Value percent_format(Budget& budget, const std::string& format, const Value& val
     constexpr int kMost = 10000;
     int value = 0;
     while (!rest.empty() && rest[0] >= '0' && rest[0] <= '9') {
-      value = value * 10 + (take(1)[0] - '0');
+      value = value * 10 + (take(rest, 1)[0] - '0');
       if (value > kMost) refuse("a width of '%' is above {}", kMost);
     }
     return value;
   };
   std::string result;
   while (!rest.empty()) {
-    result += take(rest.find('%'));
-    if (take(1).empty()) break;
+    result += take(rest, rest.find('%'));
+    if (take(rest, 1).empty()) break;
     const Value* value = rest.starts_with('(') ? &named() : nullptr;
-    Spec spec{.flags = take(rest.find_first_not_of("-0+ "))};
+    Spec spec{.flags = take(rest, rest.find_first_not_of("-0+ "))};
     spec.width = number();
     if (rest.starts_with('.')) {
-      take(1);
+      take(rest, 1);
       spec.precision = number();
     }
     if (rest.empty()) refuse("the format of '%' is incomplete");
-    spec.kind = take(1)[0];
+    spec.kind = take(rest, 1)[0];
     result += spec.kind == '%' ? "%" : converted(budget, spec, value != nullptr ? *value : next());
     if (result.size() > budget.limits().output)
       refuse("'%' makes more than {} bytes", budget.limits().output);
@@ -321,30 +316,26 @@ Value percent_format(Budget& budget, const std::string& format, const Value& val
 Value brace_format(Budget& budget, const std::string& format, const Arguments& arguments) {
   std::string result;
   std::size_t next = 0;
-  for (std::size_t i = 0; i < format.size();) {
-    const char c = format[i];
-    if (c != '{' && c != '}') {
-      result += format[i++];
+  for (std::string_view rest = format; !rest.empty();) {
+    result += take(rest, rest.find_first_of("{}"));
+    if (rest.empty()) break;
+    const char c = take(rest, 1)[0];
+    if (rest.starts_with(c)) {
+      result += take(rest, 1);
       continue;
     }
-    if (i + 1 < format.size() && format[i + 1] == c) {
-      result += c;
-      i += 2;
-      continue;
-    }
-    const std::size_t end = format.find('}', i);
-    if (c == '}' || end == std::string::npos) refuse("format() found a single '{}'", c);
-    const std::string name = format.substr(i + 1, end - i - 1);
-    i = end + 1;
+    const std::size_t end = rest.find('}');
+    if (c == '}' || end == npos) refuse("format() found a single '{}'", c);
+    const std::string name(take(rest, end));
+    take(rest, 1);
     if (name.find_first_of("{.[!:") != name.npos)
       refuse("format() of '{{{}}}' is not supported", name);
     if (const auto named = arguments.named.find(name); named != arguments.named.end()) {
       result += to_text(budget, named->second);
       continue;
     }
-    const bool digits =
-        !name.empty() && name.size() < 6 && name.find_first_not_of("0123456789") == name.npos;
-    if (!name.empty() && !digits) refuse("format() has no argument '{}'", name);
+    const bool digits = name.size() < 6 && name.find_first_not_of("0123456789") == name.npos;
+    if (!digits) refuse("format() has no argument '{}'", name);
     const std::size_t index = name.empty() ? next++ : std::strtoul(name.c_str(), nullptr, 10);
     if (index >= arguments.positional.size()) refuse("format() has no argument {}", index);
     result += to_text(budget, arguments.positional[index]);

@@ -341,8 +341,8 @@ class TemplateParser : ExpressionParser {
 }  // namespace
 
 Block parse_template(std::string_view source, int& line) {
-  std::vector<Token> tokens = tokenize(source, line);
-  return TemplateParser(std::move(tokens), line).run();
+  const std::string normalized = normalized_source(source);
+  return TemplateParser(tokenize(normalized, line), line).run();
 }
 
 }  // namespace focus::jinja

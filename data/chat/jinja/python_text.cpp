@@ -68,13 +68,12 @@ std::int32_t numeric_type(char32_t c) {
 }
 
 bool only_case(std::string_view text, UProperty wanted, UProperty other) {
-  bool some = false;
-  for (std::size_t i = 0; i < text.size(); i += character_size(text, i)) {
-    const char32_t c = character_at(text, i);
-    if (is(c, other) || u_charType(static_cast<UChar32>(c)) == U_TITLECASE_LETTER) return false;
+  bool some = false, others = false;
+  each_character(text, [&](std::string_view, char32_t c) {
+    others = others || is(c, other) || u_charType(static_cast<UChar32>(c)) == U_TITLECASE_LETTER;
     some = some || is(c, wanted);
-  }
-  return some;
+  });
+  return some && !others;
 }
 
 }  // namespace
@@ -88,7 +87,7 @@ std::size_t character_size(std::string_view text, std::size_t at) {
 std::int64_t character_count(std::string_view text) {
   if (is_ascii(text)) return std::ssize(text);
   std::int64_t count = 0;
-  for (std::size_t i = 0; i < text.size(); i += character_size(text, i)) ++count;
+  each_character(text, [&](std::string_view, char32_t) { ++count; });
   return count;
 }
 
@@ -143,45 +142,40 @@ std::vector<std::string_view> split_lines(std::string_view text) {
   };
   std::vector<std::string_view> lines;
   std::size_t begin = 0;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t size = character_size(text, i);
-    if (!ends(character_at(text, i))) {
-      i += size;
-      continue;
-    }
-    lines.push_back(text.substr(begin, i - begin));
-    i += text.substr(i, 2) == "\r\n" ? 2 : size;
-    begin = i;
-  }
+  each_character(text, [&](std::string_view one, char32_t c) {
+    if (!ends(c)) return;
+    const auto at = static_cast<std::size_t>(one.data() - text.data());
+    const bool second = c == '\n' && at > 0 && text[at - 1] == '\r';  // one end with it
+    if (!second) lines.push_back(text.substr(begin, at - begin));
+    begin = at + one.size();
+  });
   if (begin < text.size()) lines.push_back(text.substr(begin));
   return lines;
 }
 
 std::vector<std::string_view> split_space(std::string_view text, std::int64_t most,
                                           bool from_right) {
-  std::vector<std::pair<std::size_t, std::size_t>> words;  // begin, end
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t size = character_size(text, i);
-    if (!is_space(character_at(text, i))) {
-      if (words.empty() || words.back().second != i) words.emplace_back(i, i);
-      words.back().second = i + size;
-    }
-    i += size;
-  }
+  std::vector<std::string_view> words;
+  const auto end_of = [](std::string_view word) { return word.data() + word.size(); };
+  each_character(text, [&](std::string_view one, char32_t c) {
+    if (is_space(c)) return;
+    if (words.empty() || end_of(words.back()) != one.data())
+      words.push_back(one);
+    else
+      words.back() = {words.back().data(), words.back().size() + one.size()};
+  });
   // What is left over is one word up to the end of the text that it lies at.
   if (most >= 0 && std::ssize(words) > most + 1) {
     if (from_right) {
       const auto kept = words.end() - most;
-      words.front() = {0, (kept - 1)->second};
+      words.front() = text.substr(0, static_cast<std::size_t>(end_of(*(kept - 1)) - text.data()));
       words.erase(words.begin() + 1, kept);
     } else {
       words.resize(static_cast<std::size_t>(most) + 1);
-      words.back().second = text.size();
+      words.back() = text.substr(static_cast<std::size_t>(words.back().data() - text.data()));
     }
   }
-  std::vector<std::string_view> parts;
-  for (const auto& [begin, end] : words) parts.push_back(text.substr(begin, end - begin));
-  return parts;
+  return words;
 }
 
 std::vector<std::string_view> split_at(std::string_view text, std::string_view part,
@@ -239,21 +233,18 @@ std::string quoted(std::string_view text) {
   const bool single = text.find('\'') != text.npos, both = text.find('"') != text.npos;
   const char quote = single && !both ? '"' : '\'';
   std::string result(1, quote);
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t size = character_size(text, i);
-    const char32_t c = character_at(text, i);
+  each_character(text, [&](std::string_view one, char32_t c) {
     if (c == static_cast<unsigned char>(quote) || c == '\\')
       (result += '\\') += static_cast<char>(c);
     else if (c == '\n' || c == '\r' || c == '\t')
       (result += '\\') += c == '\n' ? 'n' : c == '\r' ? 'r' : 't';
     else if (is_printable(c))
-      result += text.substr(i, size);
+      result += one;
     else
       result += c < 0x100     ? fmt::format("\\x{:02x}", static_cast<std::uint32_t>(c))
                 : c < 0x10000 ? fmt::format("\\u{:04x}", static_cast<std::uint32_t>(c))
                               : fmt::format("\\U{:08x}", static_cast<std::uint32_t>(c));
-    i += size;
-  }
+  });
   return result += quote;
 }
 
@@ -277,35 +268,23 @@ std::string capitalize(std::string_view text) {
 }
 
 std::string title(std::string_view text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size();) {
-    // One word: a character and those with case after it.
-    const std::size_t first = character_size(text, i);
-    std::size_t end = i + first;
-    if (!is(character_at(text, i), UCHAR_CASED)) {
-      result += text.substr(i, first);
-      i = end;
-      continue;
-    }
-    while (end < text.size() && is(character_at(text, end), UCHAR_CASED))
-      end += character_size(text, end);
-    result += capitalize(text.substr(i, end - i));
-    i = end;
-  }
-  return result;
+  std::string result, word;  // a word: characters with case, one after the other
+  each_character(text, [&](std::string_view one, char32_t c) {
+    if (is(c, UCHAR_CASED))
+      word += one;
+    else
+      (result += capitalize(std::exchange(word, {}))) += one;
+  });
+  return result + capitalize(word);
 }
 
 std::string swap_case(std::string_view text) {
   std::string result;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t size = character_size(text, i);
-    const std::string_view one = text.substr(i, size);
-    const char32_t c = character_at(text, i);
+  each_character(text, [&](std::string_view one, char32_t c) {
     result += is(c, UCHAR_UPPERCASE)   ? lower(one)
               : is(c, UCHAR_LOWERCASE) ? upper(one)
                                        : std::string(one);
-    i += size;
-  }
+  });
   return result;
 }
 

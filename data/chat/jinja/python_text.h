@@ -17,6 +17,14 @@ std::int64_t character_count(std::string_view text);
 /// The byte where the character of that index begins (0 to the count).
 std::size_t byte_of(std::string_view text, std::int64_t index);
 char32_t character_at(std::string_view text, std::size_t at);
+/// Calls f(the character's bytes, its code point) for each character, in order.
+template <class F>
+void each_character(std::string_view text, F&& f) {
+  for (std::size_t i = 0, size = 0; i < text.size(); i += size) {
+    size = character_size(text, i);
+    f(text.substr(i, size), character_at(text, i));
+  }
+}
 
 /// The first (or last) occurrence, in linear time, unlike std::string_view's; npos without one.
 std::size_t find_bytes(std::string_view text, std::string_view part, bool last = false);

@@ -186,22 +186,17 @@ Value pad_text(const Call& call) {
 std::string title_words(std::string_view text) {
   std::string result, word;
   const auto flush = [&] {
-    if (word.empty()) return;
     const std::string_view whole = word;
-    const std::size_t first = character_size(whole, 0);
+    const std::size_t first = whole.empty() ? 0 : character_size(whole, 0);
     result += upper(whole.substr(0, first)) + lower(whole.substr(first));
     word.clear();
   };
   bool between = false;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t size = character_size(text, i);
-    const bool separates =
-        is_space(character_at(text, i)) || std::string_view("-({[<").find(text[i]) != npos;
-    if (separates != between) flush();
-    between = separates;
-    word += text.substr(i, size);
-    i += size;
-  }
+  each_character(text, [&](std::string_view one, char32_t c) {
+    const bool separates = is_space(c) || std::string_view("-({[<").find(one) != npos;
+    if (separates != std::exchange(between, separates)) flush();
+    word += one;
+  });
   flush();
   return result;
 }

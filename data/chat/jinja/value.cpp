@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "data/chat/jinja/function.h"
+#include "data/chat/jinja/interpreter.h"
 #include "data/chat/jinja/python_text.h"
 
 namespace focus::jinja {
@@ -25,13 +25,12 @@ int depth_of(const std::vector<Value>& items) {
 
 /// -1, 0 or 1, exactly, also where a double cannot hold the integer; 2 where one is NaN.
 int compare_numbers(const Value& a, const Value& b) {
-  const auto sign = [](auto x, auto y) { return x < y ? -1 : x > y ? 1 : 0; };
-  if (a.is_integral() && b.is_integral()) return sign(a.as_integer(), b.as_integer());
-  if (std::isnan(a.as_real()) || std::isnan(b.as_real())) return 2;
-  return sign(static_cast<long double>(a.is_integral() ? a.as_integer() : 0) +
-                  (a.is_integral() ? 0.0L : a.as_real()),
-              static_cast<long double>(b.is_integral() ? b.as_integer() : 0) +
-                  (b.is_integral() ? 0.0L : b.as_real()));
+  const auto compare = [](auto x, auto y) { return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2; };
+  if (a.is_integral() && b.is_integral()) return compare(a.as_integer(), b.as_integer());
+  const auto exact = [](const Value& x) {
+    return x.is_integral() ? static_cast<long double>(x.as_integer()) : x.as_real();
+  };
+  return compare(exact(a), exact(b));
 }
 
 bool less_items(Budget& budget, const std::vector<Value>& a, const std::vector<Value>& b) {
@@ -39,16 +38,6 @@ bool less_items(Budget& budget, const std::vector<Value>& a, const std::vector<V
   for (std::size_t i = 0; i < both; ++i)
     if (!equal(budget, a[i], b[i])) return less(budget, a[i], b[i]);
   return a.size() < b.size();
-}
-
-std::vector<Value> characters(Budget& budget, const std::string& text) {
-  std::vector<Value> items;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t size = character_size(text, i);
-    items.push_back(Value::string(budget, text.substr(i, size)));
-    i += size;
-  }
-  return items;
 }
 
 bool is_hashable(const Value& value) {
@@ -155,30 +144,24 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
   budget.step();
   if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0;
   if (a.kind() != b.kind()) return false;
-  switch (a.kind()) {
-    case Kind::undefined:
-    case Kind::none:
-      return true;
-    case Kind::string:
-      if (a.as_string().size() != b.as_string().size()) return false;
-      budget.scan(a.as_string().size());
-      return a.as_string() == b.as_string();
-    case Kind::list:
-    case Kind::tuple:
-      return std::ranges::equal(a.as_items(), b.as_items(), [&](const Value& x, const Value& y) {
-        return equal(budget, x, y);
-      });
-    case Kind::mapping:
-      return a.size() == b.size() && std::ranges::all_of(a.as_mapping(), [&](const auto& pair) {
-               const Value* const other = find(budget, b.as_mapping(), pair.first);
-               return other != nullptr && equal(budget, pair.second, *other);
-             });
-    case Kind::range:
-      return a.size() == b.size() && (a.size() == 0 || a.as_range().start == b.as_range().start) &&
-             (a.size() < 2 || a.as_range().step == b.as_range().step);
-    default:
-      return a.same_as(b);
+  if (a.is_undefined() || a.is(Kind::none)) return true;
+  if (a.size() != b.size()) return false;
+  if (a.is(Kind::string)) {
+    budget.scan(a.size());
+    return a.as_string() == b.as_string();
   }
+  if (a.is_sequence())
+    return std::ranges::equal(a.as_items(), b.as_items(),
+                              [&](const Value& x, const Value& y) { return equal(budget, x, y); });
+  if (a.is(Kind::mapping))
+    return std::ranges::all_of(a.as_mapping(), [&](const auto& pair) {
+      const Value* const other = find(budget, b.as_mapping(), pair.first);
+      return other != nullptr && equal(budget, pair.second, *other);
+    });
+  if (a.is(Kind::range))
+    return (a.size() == 0 || a.as_range().start == b.as_range().start) &&
+           (a.size() < 2 || a.as_range().step == b.as_range().step);
+  return a.same_as(b);
 }
 
 bool less(Budget& budget, const Value& a, const Value& b) {
@@ -195,25 +178,22 @@ bool less(Budget& budget, const Value& a, const Value& b) {
 }
 
 bool contains(Budget& budget, const Value& container, const Value& item) {
-  switch (container.kind()) {
-    case Kind::string:
-      if (!item.is(Kind::string))
-        refuse("'in' with a string on the right needs a string on the left, not {}",
-               type_name(item));
-      budget.scan(container.size());
-      return find_bytes(container.as_string(), item.as_string()) != std::string_view::npos;
-    case Kind::mapping:
-      if (!is_hashable(item)) refuse("{} cannot be a mapping key", type_name(item));
-      return find(budget, container.as_mapping(), item) != nullptr;
-    case Kind::list:
-    case Kind::tuple:
-      return std::ranges::any_of(container.as_items(), [&](const Value& other) {
-        return other.same_as(item) || equal(budget, other, item);
-      });
-    default:
-      return std::ranges::any_of(iterate(budget, container),
-                                 [&](const Value& other) { return equal(budget, other, item); });
+  if (container.is(Kind::string)) {
+    if (!item.is(Kind::string))
+      refuse("'in' with a string on the right needs a string on the left, not {}", type_name(item));
+    budget.scan(container.size());
+    return find_bytes(container.as_string(), item.as_string()) != npos;
   }
+  if (container.is(Kind::mapping)) {
+    if (!is_hashable(item)) refuse("{} cannot be a mapping key", type_name(item));
+    return find(budget, container.as_mapping(), item) != nullptr;
+  }
+  if (container.is_sequence())
+    return std::ranges::any_of(container.as_items(), [&](const Value& other) {
+      return other.same_as(item) || equal(budget, other, item);
+    });
+  return std::ranges::any_of(iterate(budget, container),
+                             [&](const Value& other) { return equal(budget, other, item); });
 }
 
 std::vector<Value> iterate(Budget& budget, const Value& value) {
@@ -221,7 +201,9 @@ std::vector<Value> iterate(Budget& budget, const Value& value) {
   if (value.is_sequence() || value.is_view()) {
     items = value.as_items();
   } else if (value.is(Kind::string)) {
-    items = characters(budget, value.as_string());
+    each_character(value.as_string(), [&](std::string_view one, char32_t) {
+      items.push_back(Value::string(budget, std::string(one)));
+    });
   } else if (value.is(Kind::mapping)) {
     for (const auto& [key, of_key] : value.as_mapping()) items.push_back(key);
   } else if (value.is(Kind::range)) {
@@ -272,6 +254,170 @@ void insert(Budget& budget, Pairs& items, Value key, Value value) {
       return;
     }
   items.emplace_back(std::move(key), std::move(value));
+}
+
+// Values as text: Python's str() and repr(), and json.dumps().
+
+namespace {
+
+/// Writes values as JSON, or without a style as Python's repr(), and counts what it writes.
+class Writer {
+ public:
+  Writer(Budget& budget, const JsonStyle* json) : budget_(budget), json_(json) {
+    if (json != nullptr) style_ = *json;
+  }
+
+  void write(const Value& value) {
+    if (++depth_ > 2 * kMostValueDepth) refuse("a value that contains itself cannot be printed");
+    budget_.step();
+    const bool json = json_ != nullptr;
+    if (value.is(Kind::list) || (value.is(Kind::tuple) && json)) {
+      items("[", value.as_items(), "]");
+    } else if (value.is(Kind::tuple)) {
+      items("(", value.as_items(), value.size() == 1 ? ",)" : ")");
+    } else if (value.is(Kind::mapping)) {
+      pairs(value.as_mapping());
+    } else if (value.is_view() && !json) {
+      items(value.is(Kind::keys)     ? "dict_keys(["
+            : value.is(Kind::values) ? "dict_values(["
+                                     : "dict_items([",
+            value.as_items(), "])");
+    } else if (value.is(Kind::space) && !json) {
+      put("<Namespace ");
+      write(mapping_of(budget_, *value.as_space()));
+      put(">");
+    } else {
+      put(scalar(value));
+    }
+    --depth_;
+  }
+
+  std::string text;
+
+ private:
+  void put(std::string_view part) {
+    budget_.make(part.size());
+    text += part;
+  }
+
+  std::string scalar(const Value& value) const {
+    const bool json = json_ != nullptr;
+    if (value.is(Kind::none)) return json ? "null" : "None";
+    if (value.is(Kind::boolean) && json) return value.as_boolean() ? "true" : "false";
+    if (value.is(Kind::boolean)) return value.as_boolean() ? "True" : "False";
+    if (value.is(Kind::integer)) return std::to_string(value.as_integer());
+    if (value.is(Kind::string))
+      return json ? json_quoted(value.as_string()) : jinja::quoted(value.as_string());
+    if (!value.is(Kind::real) && json) refuse("tojson cannot write a {}", type_name(value));
+    if (!value.is(Kind::real)) return python_text(value);
+    const double real = value.as_real();
+    if (!json || std::isfinite(real)) return real_text(real);
+    return std::isnan(real) ? "NaN" : real < 0 ? "-Infinity" : "Infinity";
+  }
+
+  static std::string python_text(const Value& value) {
+    if (value.is_undefined()) return "Undefined";
+    if (value.is(Kind::range)) {
+      const auto& [start, stop, step, count] = value.as_range();
+      return step == 1 ? fmt::format("range({}, {})", start, stop)
+                       : fmt::format("range({}, {}, {})", start, stop, step);
+    }
+    if (value.is(Kind::loop))
+      return fmt::format("<LoopContext {}/{}>", value.as_loop()->index + 1,
+                         value.as_loop()->items.size());
+    if (value.is(Kind::function) && value.as_function().macro != nullptr)
+      return fmt::format("<Macro '{}'>", value.as_function().name);
+    // Python prints an address.
+    refuse("a {} cannot be printed{}", type_name(value),
+           value.is(Kind::iterator) ? "; '|list' converts it to a list" : "");
+  }
+
+  std::string json_quoted(std::string_view value) const {
+    constexpr std::string_view kEscaped = "\"\\\n\r\t\f\b", kLetters = "\"\\nrtfb";
+    std::string result = "\"";
+    each_character(value, [&](std::string_view one, char32_t c) {
+      const std::size_t escaped = c < 0x80 ? kEscaped.find(static_cast<char>(c)) : kEscaped.npos;
+      if (escaped != kEscaped.npos)
+        (result += '\\') += kLetters[escaped];
+      else if (c >= 0x10000 && style_.ensure_ascii)  // a surrogate pair
+        result += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (c - 0x10000) / 0x400,
+                              0xDC00 + (c - 0x10000) % 0x400);
+      else if (c < 0x20 || (c >= 0x80 && style_.ensure_ascii))
+        result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(c));
+      else
+        result += one;
+    });
+    return result += '"';
+  }
+
+  void line() {
+    if (!style_.indent) return;
+    put("\n");
+    for (int i = 0; i < level_; ++i) put(*style_.indent);
+  }
+
+  template <class Items, class WriteItem>
+  void container(std::string_view open, const Items& all, std::string_view close,
+                 WriteItem&& write_item) {
+    put(open);
+    ++level_;
+    bool first = true;
+    for (const auto& item : all) {
+      if (!first) put(style_.between_items);
+      first = false;
+      line();
+      write_item(item);
+    }
+    --level_;
+    if (!first) line();
+    put(close);
+  }
+
+  void items(std::string_view open, const std::vector<Value>& all, std::string_view close) {
+    container(open, all, close, [&](const Value& item) { write(item); });
+  }
+
+  void pairs(Pairs all) {
+    if (style_.sort_keys)
+      std::ranges::stable_sort(
+          all, [&](const auto& a, const auto& b) { return less(budget_, a.first, b.first); });
+    container("{", all, "}", [&](const auto& item) {
+      if (json_ == nullptr)
+        write(item.first);
+      else if (item.first.is(Kind::string))
+        put(json_quoted(item.first.as_string()));
+      else
+        put(json_quoted(scalar(item.first)));
+      put(style_.after_key);
+      write(item.second);
+    });
+  }
+
+  Budget& budget_;
+  const JsonStyle* json_;
+  JsonStyle style_;
+  int depth_ = 0, level_ = 0;  // of values, of indented containers
+};
+
+std::string written(Budget& budget, const Value& value, const JsonStyle* json) {
+  Writer writer(budget, json);
+  writer.write(value);
+  return std::move(writer.text);
+}
+
+}  // namespace
+
+std::string to_repr(Budget& budget, const Value& value) { return written(budget, value, nullptr); }
+
+std::string to_json(Budget& budget, const Value& value, const JsonStyle& style) {
+  return written(budget, value, &style);
+}
+
+std::string to_text(Budget& budget, const Value& value) {
+  if (value.is_undefined()) return "";
+  if (!value.is(Kind::string)) return to_repr(budget, value);
+  budget.make(value.as_string().size());
+  return value.as_string();
 }
 
 }  // namespace focus::jinja
