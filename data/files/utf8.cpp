@@ -80,4 +80,11 @@ void append_utf8(std::string& text, char32_t code_point) {
   text.append(bytes, size);
 }
 
+std::string replaced(std::string_view text, std::string_view part, std::string_view by) {
+  std::string result;
+  for (std::size_t at; (at = text.find(part)) != text.npos; text.remove_prefix(at + part.size()))
+    result.append(text.substr(0, at)).append(by);
+  return result.append(text);
+}
+
 }  // namespace focus

@@ -28,4 +28,7 @@ char32_t utf8_code_point(std::string_view text);
 
 void append_utf8(std::string& text, char32_t code_point);
 
+/// The text with `by` in the place of each `part`, from the left.
+std::string replaced(std::string_view text, std::string_view part, std::string_view by);
+
 }  // namespace focus

@@ -208,31 +208,11 @@ std::optional<std::vector<T>> GgufMetadata::elements(std::string_view key, bool 
   return all;
 }
 
-template <class T>
-std::optional<T> GgufMetadata::only(std::string_view key) const {
-  const auto values = elements<T>(key, false);
-  return values ? std::optional<T>(values->front()) : std::nullopt;
-}
-
-std::optional<std::string> GgufMetadata::text(std::string_view key) const {
-  return only<std::string>(key);
-}
-std::optional<std::int64_t> GgufMetadata::integer(std::string_view key) const {
-  return only<std::int64_t>(key);
-}
-std::optional<double> GgufMetadata::number(std::string_view key) const { return only<double>(key); }
-std::optional<bool> GgufMetadata::flag(std::string_view key) const { return only<bool>(key); }
-std::optional<std::vector<std::string>> GgufMetadata::texts(std::string_view key) const {
-  return elements<std::string>(key, true);
-}
-std::optional<std::vector<std::int64_t>> GgufMetadata::integers(std::string_view key) const {
-  return elements<std::int64_t>(key, true);
-}
-std::optional<std::vector<double>> GgufMetadata::numbers(std::string_view key) const {
-  return elements<double>(key, true);
-}
-std::optional<std::vector<bool>> GgufMetadata::flags(std::string_view key) const {
-  return elements<bool>(key, true);
-}
+template std::optional<std::vector<std::string>> GgufMetadata::elements(std::string_view,
+                                                                        bool) const;
+template std::optional<std::vector<std::int64_t>> GgufMetadata::elements(std::string_view,
+                                                                         bool) const;
+template std::optional<std::vector<double>> GgufMetadata::elements(std::string_view, bool) const;
+template std::optional<std::vector<bool>> GgufMetadata::elements(std::string_view, bool) const;
 
 }  // namespace focus

@@ -79,17 +79,17 @@ class GgufMetadata {
   std::vector<std::string> keys() const;
   bool has(std::string_view key) const { return find(key) != nullptr; }
 
-  std::optional<std::string> text(std::string_view key) const;
+  auto text(std::string_view key) const { return only<std::string>(key); }
   /// The type is any integer within 64 signed bits.
-  std::optional<std::int64_t> integer(std::string_view key) const;
+  auto integer(std::string_view key) const { return only<std::int64_t>(key); }
   /// The type is any number. A float32 gives the shortest decimal that reads back to it, which is
   /// what its writer meant: 1e-05, not 9.9999997e-06.
-  std::optional<double> number(std::string_view key) const;
-  std::optional<bool> flag(std::string_view key) const;
-  std::optional<std::vector<std::string>> texts(std::string_view key) const;
-  std::optional<std::vector<std::int64_t>> integers(std::string_view key) const;
-  std::optional<std::vector<double>> numbers(std::string_view key) const;
-  std::optional<std::vector<bool>> flags(std::string_view key) const;
+  auto number(std::string_view key) const { return only<double>(key); }
+  auto flag(std::string_view key) const { return only<bool>(key); }
+  auto texts(std::string_view key) const { return elements<std::string>(key); }
+  auto integers(std::string_view key) const { return elements<std::int64_t>(key); }
+  auto numbers(std::string_view key) const { return elements<double>(key); }
+  auto flags(std::string_view key) const { return elements<bool>(key); }
   bool is_array(std::string_view key) const;
   /// The value as the file has it: its type and what follows. Throws where there is no such key.
   std::span<const std::byte> stored(std::string_view key) const;
@@ -103,11 +103,14 @@ class GgufMetadata {
   const Value* find(std::string_view key) const;
   Value skip_value(GgufBytes& bytes, const std::string& what) const;
   /// The elements of a value, all of what T may be read from, or nothing without the key; of a
-  /// value that is no array one.
+  /// value that is no array one. For std::string, std::int64_t, double and bool.
   template <class T>
-  std::optional<std::vector<T>> elements(std::string_view key, bool array) const;
+  std::optional<std::vector<T>> elements(std::string_view key, bool array = true) const;
   template <class T>
-  std::optional<T> only(std::string_view key) const;
+  std::optional<T> only(std::string_view key) const {
+    const auto values = elements<T>(key, false);
+    return values ? std::optional<T>(values->front()) : std::nullopt;
+  }
 
   std::string where_;
   std::vector<std::byte> bytes_;

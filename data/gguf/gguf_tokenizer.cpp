@@ -160,11 +160,8 @@ SentencePieceModel sentencepiece_model(const GgufMetadata& metadata, GgufVocabul
   std::size_t bytes = 0;
   for (std::size_t id = 0; id < v.tokens.size(); ++id) {
     SentencePieceModel::Piece piece = {v.tokens[id], static_cast<float>(scores[id]), v.types[id]};
-    if (piece.type == TokenType::user_defined) {
-      // They are written as in a text; the library looks for them after spaces have become marks.
-      for (std::size_t at = 0; (at = piece.text.find(' ', at)) != std::string::npos;)
-        piece.text.replace(at, 1, kSpaceMark);
-    }
+    // They are written as in a text; the library looks for them after spaces have become marks.
+    if (piece.type == TokenType::user_defined) piece.text = replaced(piece.text, " ", kSpaceMark);
     if (piece.text.empty()) piece = {fmt::format("[EMPTY_{}]", id), piece.score, TokenType::unused};
     if (piece.type == TokenType::unknown) piece.type = TokenType::control;
     if (static_cast<std::int32_t>(id) == parts.unk_id) piece.type = TokenType::unknown;

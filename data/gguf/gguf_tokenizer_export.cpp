@@ -5,6 +5,7 @@
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
+#include "data/files/utf8.h"
 #include "data/gguf/gguf_tokenizer.h"
 #include "data/gguf/gguf_vocabulary.h"
 #include "data/tokenizers/pattern.h"
@@ -111,20 +112,6 @@ void put_added(const GgufJson& file, GgufTokens& t) {
     t.notices.emplace_back("llama.cpp ignores lstrip, rstrip and single_word of the added tokens");
 }
 
-std::vector<std::pair<std::string, std::string>> merges_of(const GgufJson& file) {
-  std::vector<std::pair<std::string, std::string>> merges;
-  for (const GgufJson& merge : file.at("model").at("merges")) {
-    if (merge.is_array()) {
-      merges.emplace_back(merge.at(0), merge.at(1));
-      continue;
-    }
-    const auto text = merge.get<std::string>();
-    const std::size_t blank = text.find(' ');
-    merges.emplace_back(text.substr(0, blank), text.substr(blank + 1));
-  }
-  return merges;
-}
-
 void read_byte_level(const GgufJson& file, const std::string& where, GgufTokens& t) {
   t.model = "gpt2";
   bool nfc = false;
@@ -136,7 +123,8 @@ void read_byte_level(const GgufJson& file, const std::string& where, GgufTokens&
   t.pre = splits.names.front();
   if (nfc)
     t.notices.emplace_back("llama.cpp does not normalise texts to NFC, but this tokenizer does");
-  for (const auto& [left, right] : merges_of(file)) t.merges.push_back(left + " " + right);
+  for (const auto& [left, right] : read_merges(JsonView(file, where).at("model").at("merges")))
+    t.merges.push_back(left + " " + right);
 }
 
 bool marks_spaces(const GgufJson& pattern) {
@@ -169,8 +157,8 @@ bool read_space_prefix(const GgufJson& file, const std::string& where) {
 
 /// SentencePiece merges neighbours that together are a token, the best score first: that is the
 /// order of the merges where every token has all of its merges, one after the other.
-void score_by_merges(const GgufJson& file, GgufTokens& t) {
-  const auto merges = merges_of(file);
+void score_by_merges(const JsonView& model, GgufTokens& t) {
+  const auto merges = read_merges(model.at("merges"));
   std::unordered_map<std::string, std::pair<std::size_t, std::size_t>> ranks;  // first, how many
   std::size_t astray = 0;
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
@@ -218,7 +206,7 @@ void read_with_byte_fallback(const GgufJson& file, const std::string& where, Ggu
       t.types[id] = TokenType::byte;
     if (unknown == t.tokens[id]) t.types[id] = TokenType::unknown;
   }
-  score_by_merges(file, t);
+  score_by_merges(JsonView(file, where).at("model"), t);
 }
 
 /// From a tokenizer.json: one of byte-level BPE is llama.cpp's gpt2, one with byte_fallback its
@@ -251,17 +239,6 @@ void put_tokens_beside(const TokenizerConfig& config, GgufTokens& t) {
   }
 }
 
-/// User-defined pieces are written as in a text.
-std::string with_spaces(std::string_view text) {
-  std::string spaces;
-  for (std::size_t at = 0; at < text.size();) {
-    const bool mark = text.substr(at).starts_with(kSpaceMark);
-    spaces += mark ? ' ' : text[at];
-    at += mark ? kSpaceMark.size() : 1;
-  }
-  return spaces;
-}
-
 GgufTokens tokens_of_sentencepiece(const Tokenizer& tokenizer, const TokenizerConfig& config,
                                    const std::string& where) {
   const SentencePieceModel model =
@@ -277,8 +254,8 @@ GgufTokens tokens_of_sentencepiece(const Tokenizer& tokenizer, const TokenizerCo
     t.notices.emplace_back("llama.cpp does not normalise texts like this SentencePiece model");
   std::int32_t id = 0;
   for (const SentencePieceModel::Piece& piece : model.pieces) {
-    const bool defined = piece.type == TokenType::user_defined;
-    t.put(id++, defined ? with_spaces(piece.text) : piece.text, piece.type);
+    const bool defined = piece.type == TokenType::user_defined;  // written as in a text
+    t.put(id++, defined ? replaced(piece.text, kSpaceMark, " ") : piece.text, piece.type);
     t.scores.push_back(piece.score);
   }
   put_tokens_beside(config, t);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/gguf/gguf.h"
-#include "data/tensors/tensor_writer.h"
+#include "data/tensors/tensor_source.h"
 
 namespace focus {
 

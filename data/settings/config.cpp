@@ -120,41 +120,30 @@ class ConfigReader {
 /// The value of an override: YAML where it starts like a list or quoted text, else the bare word.
 ConfigNode override_value(const std::string& text, std::vector<ConfigProblem>& problems) {
   if (text.find_first_of("['\"") == 0) return parse_config_yaml(text, problems);
-  ConfigNode node;
-  node.kind = text == "null" || text == "~" ? Kind::kNull : Kind::kScalar;
-  node.text = text;
-  node.from_override = true;
-  return node;
+  return {.kind = text == "null" || text == "~" ? Kind::kNull : Kind::kScalar,
+          .text = text,
+          .from_override = true,
+          .entries = {}};
 }
 
 }  // namespace
 
 ConfigNode config_override_tree(const std::string& text, std::vector<ConfigProblem>& problems) {
-  ConfigNode root;
-  root.kind = Kind::kMap;
-  if (!is_valid_utf8(text)) {
-    problems.push_back({0, "expected UTF-8 text, got other bytes"});
-    return root;
-  }
   const std::size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    problems.push_back({0, "expected key=value"});
-    return root;
+  const bool sound = is_valid_utf8(text), is_pair = equals != std::string::npos && equals > 0;
+  if (!sound || !is_pair) {
+    problems.push_back({0, sound ? "expected key=value" : "expected UTF-8 text, got other bytes"});
+    return {.kind = Kind::kMap, .entries = {}};
   }
   return nested_setting(text.substr(0, equals), override_value(text.substr(equals + 1), problems));
 }
 
 ConfigNode nested_setting(const std::string& key, const ConfigNode& value) {
-  ConfigNode map;
-  map.kind = Kind::kMap;
-  map.line = value.line;
   const std::size_t dot = key.find('.');
-  if (dot == std::string::npos)
-    map.entries.push_back({key, value.line, value});
-  else
-    map.entries.push_back(
-        {key.substr(0, dot), value.line, nested_setting(key.substr(dot + 1), value)});
-  return map;
+  const ConfigNode inner =
+      dot == std::string::npos ? value : nested_setting(key.substr(dot + 1), value);
+  return {
+      .kind = Kind::kMap, .line = value.line, .entries = {{key.substr(0, dot), value.line, inner}}};
 }
 
 void read_config_map(const std::vector<ConfigField>& fields, const ConfigNode& map,
@@ -252,13 +241,8 @@ std::string describe_config_fields(const std::vector<ConfigField>& fields) {
 nlohmann::ordered_json settings_json(const std::vector<ConfigField>& settings) {
   nlohmann::ordered_json json;
   for (const ConfigField& field : settings) {
-    nlohmann::ordered_json* object = &json;
-    std::string name = field.key;
-    for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.')) {
-      object = &(*object)[name.substr(0, dot)];
-      name.erase(0, dot + 1);
-    }
-    nlohmann::ordered_json& value = (*object)[name];
+    nlohmann::ordered_json& value =
+        json[nlohmann::ordered_json::json_pointer("/" + replaced(field.key, ".", "/"))];
     if (!field.text) {  // a group
       value = nlohmann::ordered_json::object();
       continue;

@@ -142,18 +142,14 @@ std::string choices_text(std::span<const std::string_view> names) {
 }
 
 ConfigNode split_override(const ConfigNode& node) {
-  ConfigNode list;
-  list.kind = Kind::kList;
+  ConfigNode list{.kind = Kind::kList, .entries = {}};
   std::string_view rest = node.text;
   while (!node.text.empty()) {
     const std::size_t comma = rest.find(',');
     std::string_view word = rest.substr(0, comma);
     while (word.starts_with(' ')) word.remove_prefix(1);
     while (word.ends_with(' ')) word.remove_suffix(1);
-    ConfigNode item;
-    item.kind = Kind::kScalar;
-    item.text = word;
-    list.items.push_back(item);
+    list.items.push_back({.kind = Kind::kScalar, .text = std::string(word), .entries = {}});
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }

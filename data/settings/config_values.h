@@ -28,11 +28,11 @@ struct ConfigNode {
   struct Entry;
 
   Kind kind = Kind::kNull;
-  std::string text;            // of a scalar
+  std::string text = {};       // of a scalar
   bool quoted = false;         // a scalar in quotes: text, never a number
   bool from_override = false;  // a bare word of the command line: a,b is a list there
   int line = 0;                // in the file, from 1
-  std::vector<ConfigNode> items;
+  std::vector<ConfigNode> items = {};
   std::vector<Entry> entries;
 };
 struct ConfigNode::Entry {

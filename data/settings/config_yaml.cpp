@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "data/files/json_reader.h"
@@ -75,21 +76,15 @@ class TreeBuilder : public YAML::EventHandler {
   /// A list or map still being filled. A map alternates between keys and values.
   struct Open {
     ConfigNode node;
-    bool has_key = false;
-    bool keep_value = true;
-    std::string key;
-    int key_line = 0;
-    std::map<std::string, int> lines;  // of the keys so far
+    std::optional<ConfigNode::Entry> entry = {};  // of a map: its key came, its value did not
+    bool keeps_entry = false;
+    std::map<std::string, int> lines = {};  // of the keys so far
   };
 
   ConfigNode make(Kind kind, const YAML::Mark& mark) {
-    if (++values_ > kMaxValues) {
+    if (++values_ > kMaxValues)
       throw TooMuch{line_of(mark), fmt::format("expected at most {} values, got more", kMaxValues)};
-    }
-    ConfigNode node;
-    node.kind = kind;
-    node.line = line_of(mark);
-    return node;
+    return {.kind = kind, .line = line_of(mark), .entries = {}};
   }
 
   void refuse(const YAML::Mark& mark, std::string text) {
@@ -105,8 +100,7 @@ class TreeBuilder : public YAML::EventHandler {
   void open(Kind kind, const YAML::Mark& mark) {
     if (stack_.size() >= kMaxDepth)
       throw TooMuch{line_of(mark), fmt::format("expected at most {} levels, got more", kMaxDepth)};
-    stack_.emplace_back();
-    stack_.back().node = make(kind, mark);
+    stack_.push_back({make(kind, mark)});
   }
 
   void close() {
@@ -120,36 +114,26 @@ class TreeBuilder : public YAML::EventHandler {
       if (documents_ == 1) root_ = std::move(node);
     } else if (stack_.back().node.kind == Kind::kList) {
       stack_.back().node.items.push_back(std::move(node));
-    } else if (!stack_.back().has_key) {
-      set_key(stack_.back(), node);
+    } else if (Open& map = stack_.back(); !map.entry) {
+      map.entry = {node.text, node.line, {}};
+      map.keeps_entry = is_new_key(map, node);
     } else {
-      Open& map = stack_.back();
-      map.has_key = false;
-      if (map.keep_value)
-        map.node.entries.push_back({std::move(map.key), map.key_line, std::move(node)});
+      map.entry->value = std::move(node);
+      if (map.keeps_entry) map.node.entries.push_back(*std::move(map.entry));
+      map.entry.reset();
     }
   }
 
-  void set_key(Open& map, const ConfigNode& node) {
-    map.has_key = true;
-    map.keep_value = false;
-    map.key = node.text;
-    map.key_line = node.line;
-    if (node.kind != Kind::kScalar) {
-      problems_.push_back({node.line, "expected a string as a key, got something else"});
-      return;
-    }
-    if (node.text == "<<") {
-      problems_.push_back({node.line, "merge keys (<<) are not supported, write the values out"});
-      return;
-    }
+  bool is_new_key(Open& map, const ConfigNode& node) {
+    const auto wrong = [&](std::string problem) {
+      problems_.push_back({node.line, std::move(problem)});
+      return false;
+    };
+    if (node.kind != Kind::kScalar) return wrong("expected a string as a key, got something else");
+    if (node.text == "<<") return wrong("merge keys (<<) are not supported, write the values out");
     const auto [same, is_new] = map.lines.emplace(node.text, node.line);
-    if (!is_new) {
-      problems_.push_back({node.line, fmt::format("{}: the same key is already on line {}",
-                                                  shown(node.text), same->second)});
-      return;
-    }
-    map.keep_value = true;
+    return is_new || wrong(fmt::format("{}: the same key is already on line {}", shown(node.text),
+                                       same->second));
   }
 
   std::vector<ConfigProblem>& problems_;
@@ -161,24 +145,21 @@ class TreeBuilder : public YAML::EventHandler {
 
 /// The first line that is not clean UTF-8 text, or no problem.
 bool check_bytes(const std::string& text, std::vector<ConfigProblem>& problems) {
-  if (text.starts_with("\xef\xbb\xbf")) {
-    problems.push_back({1, "the file starts with a byte-order mark, save it without one"});
+  const auto wrong = [&](int line, const char* problem) {
+    problems.push_back({line, problem});
     return false;
-  }
+  };
+  if (text.starts_with("\xef\xbb\xbf"))
+    return wrong(1, "the file starts with a byte-order mark, save it without one");
   std::istringstream lines(text);
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
     const auto is_control = [](char c) {
       return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\r';
     };
-    if (std::ranges::any_of(line, is_control)) {
-      problems.push_back({number, "expected text, got a control character"});
-      return false;
-    }
-    if (!is_valid_utf8(line)) {
-      problems.push_back({number, "expected UTF-8 text, got other bytes"});
-      return false;
-    }
+    if (std::ranges::any_of(line, is_control))
+      return wrong(number, "expected text, got a control character");
+    if (!is_valid_utf8(line)) return wrong(number, "expected UTF-8 text, got other bytes");
   }
   return true;
 }
@@ -186,8 +167,7 @@ bool check_bytes(const std::string& text, std::vector<ConfigProblem>& problems) 
 }  // namespace
 
 ConfigNode parse_config_yaml(const std::string& text, std::vector<ConfigProblem>& problems) {
-  ConfigNode empty;
-  empty.kind = Kind::kMap;
+  const ConfigNode empty{.kind = Kind::kMap, .entries = {}};
   if (!check_bytes(text, problems)) return empty;
   TreeBuilder builder(problems);
   try {

@@ -4,22 +4,14 @@
 #include <array>
 #include <utility>
 
+#include "data/files/utf8.h"
+
 namespace focus {
 namespace {
 
 constexpr std::string_view kWhite = " \t\r\n\v\f";
 
 using Replacement = std::pair<std::string_view, std::string_view>;
-
-void replace_each(std::string& text, Replacement replacement) {
-  std::string result;
-  std::size_t done = 0;
-  for (std::size_t at; (at = text.find(replacement.first, done)) != std::string::npos;) {
-    result.append(text, done, at - done).append(replacement.second);
-    done = at + replacement.first.size();
-  }
-  text = std::move(result.append(text, done));
-}
 
 /// Takes the white space away inside each pair of marks: ( a ) becomes (a).
 void close_pairs(std::string& text, char open, char close) {
@@ -57,11 +49,11 @@ std::string detokenized_article(std::string text) {
                                                  {"\n ", "\n"},
                                                  {" N ", " 1 "},
                                                  {" 's", "'s"}}};
-  for (const Replacement& replacement : kPoints) replace_each(text, replacement);
+  for (const auto& [tokens, meant] : kPoints) text = replaced(text, tokens, meant);
   for (const auto& [open, close] :
        {std::pair('(', ')'), {'[', ']'}, {'{', '}'}, {'"', '"'}, {'\'', '\''}})
     close_pairs(text, open, close);
-  for (const Replacement& replacement : kRest) replace_each(text, replacement);
+  for (const auto& [tokens, meant] : kRest) text = replaced(text, tokens, meant);
   return text;
 }
 

@@ -120,21 +120,15 @@ class BpeTokenizer : public Tokenizer {
 
   void encode_piece(std::string_view piece, bool at_start, std::vector<std::int32_t>& ids) const {
     const std::size_t steps = parts_.pre_tokenizers.size();
-    std::vector<PieceSink> sinks(steps + 1);
     // What each step was handed of this piece so far. Parts count too, not their bytes alone: steps
     // that split and steps that prefix can between them double the number of parts.
     std::vector<std::size_t> handed(steps + 1);
-    const auto count = [piece, &handed](std::size_t step, std::string_view part) {
-      handed[step] += part.size() + 1;
-      check_growth(piece.size(), handed[step]);
-    };
-    sinks[steps] = [&](std::string_view part, bool) {
-      count(steps, part);
-      model_.encode(part, ids);
-    };
-    for (std::size_t i = steps; i-- > 0;) {
-      sinks[i] = [this, i, &count, &sinks](std::string_view part, bool part_at_start) {
-        count(i, part);
+    std::vector<PieceSink> sinks(steps + 1);
+    for (std::size_t i = 0; i <= steps; ++i) {
+      sinks[i] = [&, i](std::string_view part, bool part_at_start) {
+        handed[i] += part.size() + 1;
+        check_growth(piece.size(), handed[i]);
+        if (i == steps) return model_.encode(part, ids);
         parts_.pre_tokenizers[i](part, part_at_start, sinks[i + 1]);
       };
     }
@@ -193,22 +187,6 @@ std::pair<std::string, std::string> split_merge(const std::string& line, const s
   if (blank == std::string::npos || line.find(' ', blank + 1) != std::string::npos)
     fail("{}: expected two tokens separated by a blank, found {}", where, json_quoted(line));
   return {line.substr(0, blank), line.substr(blank + 1)};
-}
-
-Bpe::Merges read_merges(const JsonView& json) {
-  Bpe::Merges merges;
-  merges.reserve(json.array_size());
-  for (std::size_t i = 0; i < json.json().size(); ++i) {
-    const JsonView merge = json.item(i);
-    if (merge.json().is_array()) {
-      if (merge.array_size() != 2)
-        fail("{}: expected two tokens, found {}", merge.where(), merge.array_size());
-      merges.emplace_back(merge.item(0).string(), merge.item(1).string());
-    } else {
-      merges.push_back(split_merge(merge.string(), merge.where()));
-    }
-  }
-  return merges;
 }
 
 void read_model(const JsonView& json, Parts& parts) {
@@ -368,6 +346,22 @@ void apply_text_ends(const TokenizerConfig& config, bool has_template, Parts& pa
 }
 
 }  // namespace
+
+Bpe::Merges read_merges(const JsonView& json) {
+  Bpe::Merges merges;
+  merges.reserve(json.array_size());
+  for (std::size_t i = 0; i < json.json().size(); ++i) {
+    const JsonView merge = json.item(i);
+    if (merge.json().is_array()) {
+      if (merge.array_size() != 2)
+        fail("{}: expected two tokens, found {}", merge.where(), merge.array_size());
+      merges.emplace_back(merge.item(0).string(), merge.item(1).string());
+    } else {
+      merges.push_back(split_merge(merge.string(), merge.where()));
+    }
+  }
+  return merges;
+}
 
 nlohmann::json gpt2_as_json(const TokenizerFiles& files, const std::string& where) {
   const bool by_openai = files.contains("encoder.json");

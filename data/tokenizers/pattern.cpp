@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <array>
+#include <map>
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
@@ -64,36 +65,24 @@ class Translator {
   void escape() {
     refuse_if(at_ + 1 >= text_.size(), "a lone \\ at its end");
     const char c = text_[at_ + 1];
-    const std::string_view word = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
-    const auto put = [&](std::string_view translated) {
-      out_ += translated;
-      at_ += 2;
-    };
-    switch (c) {
-      case 's':
-        return put("\\p{White_Space}");
-      case 'S':
-        return put("\\P{White_Space}");
-      case 'd':
-        return put("\\p{Nd}");
-      case 'D':
-        return put("\\P{Nd}");
-      case 'w':
-        return put(in_class_ ? std::string(word) : fmt::format("[{}]", word));
-      case 'W':
-        refuse_if(in_class_, "\\W inside [...]");
-        return put(fmt::format("[^{}]", word));
-      case 'u':
-        refuse_if(at_ + 6 > text_.size(), "a \\u without four digits");
-        out_ += fmt::format("\\x{{{}}}", text_.substr(at_ + 2, 4));
-        at_ += 6;
-        return;
-      default:
-        // These mean other things in the two libraries, or look at more than the match.
-        refuse_if(std::string_view("bBhHRXKGNOyYCQE").find(c) != std::string_view::npos,
-                  fmt::format("\\{}", c));
-        copy(2);
-    }
+    refuse_if(c == 'W' && in_class_, "\\W inside [...]");
+    refuse_if(c == 'u' && at_ + 6 > text_.size(), "a \\u without four digits");
+    // These mean other things in the two libraries, or look at more than the match.
+    refuse_if(std::string_view("bBhHRXKGNOyYCQE").find(c) != std::string_view::npos,
+              fmt::format("\\{}", c));
+    const std::string word = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+    const std::map<char, std::string> translated = {
+        {'s', "\\p{White_Space}"},
+        {'S', "\\P{White_Space}"},
+        {'d', "\\p{Nd}"},
+        {'D', "\\P{Nd}"},
+        {'w', in_class_ ? word : fmt::format("[{}]", word)},
+        {'W', fmt::format("[^{}]", word)},
+        {'u', fmt::format("\\x{{{}}}", text_.substr(at_ + 2, 4))}};
+    const auto found = translated.find(c);
+    if (found == translated.end()) return copy(2);
+    out_ += found->second;
+    at_ += c == 'u' ? 6 : 2;
   }
 
   void open_class() {

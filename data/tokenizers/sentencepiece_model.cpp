@@ -22,28 +22,14 @@ class Message {
     const std::uint64_t tag = varint();
     number_ = tag >> 3;
     if (number_ == 0) damaged();
-    std::uint64_t size = 0;
-    integer_ = 0;
-    switch (tag & 7) {
-      case 0:
-        integer_ = varint();
-        break;
-      case 1:
-        size = 8;
-        break;
-      case 2:
-        size = varint();
-        break;
-      case 5:
-        size = 4;
-        break;
-      default:
-        damaged();
-    }
+    const std::uint64_t kind = tag & 7;
+    if (kind > 2 && kind != 5) damaged();
+    integer_ = kind == 0 ? varint() : 0;
+    is_bytes_ = kind == 2;
+    const std::uint64_t size = is_bytes_ ? varint() : kind == 1 ? 8 : kind == 5 ? 4 : 0;
     if (size > bytes_.size()) damaged();
     value_ = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
-    is_bytes_ = (tag & 7) == 2;
     return true;
   }
   /// Whether the field is `number` and holds bytes: a string or a message.

@@ -130,8 +130,7 @@ class SentencePieceTokenizer : public Tokenizer {
 
   /// A piece has marks where a token has spaces.
   std::optional<std::int32_t> find_piece(const std::string& content) const {
-    std::string marked;
-    for (const char c : content) marked += c == ' ' ? std::string(kSpaceMark) : std::string(1, c);
+    const std::string marked = replaced(content, " ", kSpaceMark);
     const int id = processor_.PieceToId(marked);  // the unknown piece's id if it is missing
     return processor_.IdToPiece(id) == marked ? std::optional(id) : std::nullopt;
   }

@@ -95,6 +95,8 @@ std::unique_ptr<Tokenizer> make_bpe_tokenizer(const std::string& kind, const Tok
 /// GPT-2's two files, encoder.json with vocab.bpe or vocab.json with merges.txt, as the
 /// tokenizer.json that says the same.
 nlohmann::json gpt2_as_json(const TokenizerFiles& files, const std::string& where);
+/// The merges of a tokenizer.json's model: two tokens each, as a list or with a blank between them.
+std::vector<std::pair<std::string, std::string>> read_merges(const JsonView& json);
 /// tokenizer.model: a SentencePiece model (BPE or unigram).
 std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const TokenizerFiles& files,
                                                         const std::string& where);

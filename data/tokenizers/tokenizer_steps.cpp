@@ -159,11 +159,10 @@ Metaspace read_metaspace(const JsonView& json) {
 
 PreTokenizer metaspace_step(const JsonView& json) {
   const Metaspace settings = read_metaspace(json);
-  const Pattern blank = Pattern::literal(" ", json.where());
   const Pattern mark = Pattern::literal(settings.replacement, json.where());
   const PreTokenizer split = split_step(mark, "MergedWithNext", false, json.where());
   return [=](std::string_view piece, bool at_start, const PieceSink& sink) {
-    std::string text = blank.replace_all(piece, settings.replacement);
+    std::string text = replaced(piece, " ", settings.replacement);
     const bool wanted =
         settings.prepend_scheme == "always" || (settings.prepend_scheme == "first" && at_start);
     if (wanted && !text.starts_with(settings.replacement)) text = settings.replacement + text;
@@ -276,12 +275,10 @@ Decoder strip_step(const JsonView& json) {
 }
 
 Decoder metaspace_decoder(const JsonView& json) {
-  const Metaspace settings = read_metaspace(json);
-  const Pattern mark = Pattern::literal(settings.replacement, json.where());
-  return [=](std::vector<std::string>& tokens) {
+  return [settings = read_metaspace(json)](std::vector<std::string>& tokens) {
     const bool drop_first = settings.prepend_scheme != "never";
     for (std::size_t i = 0; i < tokens.size(); ++i)
-      tokens[i] = mark.replace_all(tokens[i], i == 0 && drop_first ? "" : " ");
+      tokens[i] = replaced(tokens[i], settings.replacement, i == 0 && drop_first ? "" : " ");
   };
 }
 
