@@ -14,7 +14,7 @@
 #include "autograd/base/check.h"
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
-#include "data/files/mapped_file.h"
+#include "data/files/input_file.h"
 #include "data/settings/config.h"
 #include "focus/models/fingerprint.h"
 

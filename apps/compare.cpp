@@ -18,7 +18,6 @@
 #include "autograd/base/clock.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
-#include "data/files/folder_lock.h"
 #include "data/settings/config.h"
 #include "data/settings/struct_json.h"
 #include "data/text/format.h"

@@ -1,17 +1,20 @@
 #include "data/files/durable_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <fstream>
+#include <optional>
 #include <random>
+#include <regex>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -68,17 +71,6 @@ constexpr Hint kHints[] = {
        found == std::end(kHints) ? kOther : (*found).*hint);
 }
 
-void sync_path(const fs::path& path, int flags) {
-  const int descriptor = open_file(path, flags);
-  if (descriptor < 0) fail_writing("write", path, errno);
-  const int error = fsync(descriptor) == 0 ? 0 : errno;
-  close(descriptor);
-  // Some file systems know no fsync for folders; there is nothing more to do then.
-  if (error != 0 && !(error == EINVAL && (flags & O_DIRECTORY) != 0)) {
-    fail_writing("write", path, error);
-  }
-}
-
 fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
@@ -89,23 +81,17 @@ fs::path named(const fs::path& target) {
   return target.has_filename() ? target : target.parent_path();
 }
 
-/// The writing process and its token, from a temporary file's name.
+/// The writing process and its token.
 struct Writer {
   pid_t pid = 0;
-  std::string_view token;
+  std::string token;
 };
-bool parse_temporary_name(std::string_view name, Writer& writer) {
-  const std::size_t mark = name.rfind(kMark);
-  if (name.empty() || name[0] != '.' || mark == std::string_view::npos) return false;
-  const char* end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + mark + kMark.size(), end, writer.pid);
-  if (error != std::errc() || writer.pid <= 0 || rest == end || *rest != '-') return false;
-  const std::string_view tail(rest + 1, end);
-  const std::size_t dash = tail.find('-');
-  if (dash == std::string_view::npos || dash + 1 == tail.size()) return false;
-  writer.token = tail.substr(0, dash);
-  return std::all_of(tail.begin() + static_cast<std::ptrdiff_t>(dash) + 1, tail.end(),
-                     [](char c) { return c >= '0' && c <= '9'; });
+/// From a name of temporary_name(); nothing for another.
+std::optional<Writer> writer_of(const std::string& name) {
+  static const std::regex kForm(R"((?=\.)[^]*\.focus-tmp-([1-9][0-9]{0,8})-([^-]*)-[0-9]+)");
+  std::smatch match;
+  if (!std::regex_match(name, match, kForm)) return std::nullopt;
+  return Writer{std::stoi(match[1]), match[2]};
 }
 
 /// A process that has ended and that its parent has not asked after yet, as the first process of a
@@ -166,11 +152,11 @@ DurableFile::~DurableFile() {
 
 void DurableFile::commit(const std::function<void(const fs::path&)>& verify) {
   check(!committed_, "{}: committed twice", target_.string());
-  sync_path(temporary_, O_RDONLY);
+  sync_to_disk(temporary_);
   if (verify) verify(temporary_);
   if (rename(temporary_.c_str(), target_.c_str()) != 0) fail_writing("write", target_, errno);
   committed_ = true;
-  sync_path(folder_of(target_), O_RDONLY | O_DIRECTORY);
+  sync_to_disk(folder_of(target_));
 }
 
 FileWriter::FileWriter(const DurableFile& file) : target_(file.target()) {
@@ -210,7 +196,14 @@ void write_file_durably(const fs::path& path, std::string_view text) {
 }
 
 void sync_to_disk(const fs::path& path) {
-  sync_path(path, fs::is_directory(path) ? O_RDONLY | O_DIRECTORY : O_RDONLY);
+  std::error_code none;
+  const bool folder = fs::is_directory(path, none);
+  const int descriptor = open_file(path, folder ? O_RDONLY | O_DIRECTORY : O_RDONLY);
+  if (descriptor < 0) fail_writing("write", path, errno);
+  const int error = fsync(descriptor) == 0 ? 0 : errno;
+  close(descriptor);
+  // Some file systems know no fsync for folders; there is nothing more to do then.
+  if (error != 0 && !(error == EINVAL && folder)) fail_writing("write", path, error);
 }
 
 void make_folder_durably(const fs::path& folder) {
@@ -222,8 +215,7 @@ void make_folder_durably(const fs::path& folder) {
   if (error)
     fail_writing("create the folder", folder, fs::exists(folder) ? ENOTDIR : error.value());
   // Who may write to a folder may not always read it, and without that there is no sync.
-  if (access(folder_of(folder).c_str(), R_OK) == 0)
-    sync_path(folder_of(folder), O_RDONLY | O_DIRECTORY);
+  if (access(folder_of(folder).c_str(), R_OK) == 0) sync_to_disk(folder_of(folder));
 }
 
 std::size_t sweep_orphans(const fs::path& folder, std::string_view target_name) {
@@ -234,11 +226,10 @@ std::size_t sweep_orphans(const fs::path& folder, std::string_view target_name) 
   std::size_t removed = 0;
   for (const fs::directory_entry& entry : entries) {
     const std::string name = entry.path().filename().string();
-    Writer writer;
-    if (entry.is_symlink(error) || !name.starts_with(mine) || !parse_temporary_name(name, writer))
-      continue;
+    const std::optional<Writer> writer = writer_of(name);
+    if (!writer || !name.starts_with(mine) || entry.is_symlink(error)) continue;
     if (!entry.is_regular_file(error) && !entry.is_directory(error)) continue;
-    if (is_gone(writer) && fs::remove_all(entry.path(), error) > 0 && !error) ++removed;
+    if (is_gone(*writer) && fs::remove_all(entry.path(), error) > 0 && !error) ++removed;
   }
   return removed;
 }
@@ -283,6 +274,38 @@ void DurableFolder::commit() {
   committed_ = true;
   sync_to_disk(folder_of(target_));
   if (replaces) fs::remove_all(temporary_);  // the one that stood there
+}
+
+FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& name) {
+  const std::filesystem::path file = folder / name;
+  // Without O_CLOEXEC: a run that outlives this process still writes into the folder.
+  descriptor_ = open(file.c_str(), O_RDWR | O_CREAT, 0644);
+  if (descriptor_ < 0) fail_writing("write", file, errno);
+  if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    if (error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS) return;  // it knows no locks
+    char holder[32] = {};
+    const ssize_t length = pread(descriptor_, holder, sizeof(holder) - 1, 0);
+    close(descriptor_);
+    if (error != EWOULDBLOCK) fail_writing("lock", file, error);
+    fail(
+        "{}: process {}, or a run started by it, uses this folder; wait for it, or choose another "
+        "folder with out=",
+        folder.string(), length > 0 ? holder : "of unknown ID");
+  }
+  const std::string own = fmt::format("{}", getpid());
+  if (ftruncate(descriptor_, 0) != 0 ||
+      pwrite(descriptor_, own.data(), own.size(), 0) != static_cast<ssize_t>(own.size())) {
+    const int error = errno;
+    close(descriptor_);
+    fail_writing("write", file, error);
+  }
+}
+
+FolderLock::~FolderLock() {
+  // A folder that nobody is at work in looks the same whoever was there last.
+  [[maybe_unused]] const int emptied = ftruncate(descriptor_, 0);
+  close(descriptor_);
 }
 
 }  // namespace focus

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "data/tensors/tensor_source.h"
-#include "data/tensors/tensor_writer.h"
 
 namespace focus {
 

@@ -76,11 +76,19 @@ class StoreReader {
   /// True for a group or a data set.
   bool has(std::string_view path) const;
   bool has_attribute(std::string_view object, std::string_view name) const;
-  std::string string_attribute(std::string_view object, std::string_view name) const;
+  std::string string_attribute(std::string_view object, std::string_view name) const {
+    return attribute<std::string>(object, name, "a string");
+  }
   /// Either integer type, where the value fits.
-  std::int64_t int_attribute(std::string_view object, std::string_view name) const;
-  std::uint64_t uint_attribute(std::string_view object, std::string_view name) const;
-  double double_attribute(std::string_view object, std::string_view name) const;
+  std::int64_t int_attribute(std::string_view object, std::string_view name) const {
+    return attribute<std::int64_t>(object, name, "a whole number");
+  }
+  std::uint64_t uint_attribute(std::string_view object, std::string_view name) const {
+    return attribute<std::uint64_t>(object, name, "a whole number from 0");
+  }
+  double double_attribute(std::string_view object, std::string_view name) const {
+    return attribute<double>(object, name, "a number");
+  }
 
   std::string text(std::string_view path) const;
   /// Any stored float type, as Real. Another shape than `expected` is refused before memory is
@@ -102,6 +110,9 @@ class StoreReader {
   struct Impl;
 
  private:
+  template <class Wanted>
+  Wanted attribute(std::string_view object, std::string_view name, std::string_view wanted) const;
+
   std::shared_ptr<const Impl> impl_;
 };
 

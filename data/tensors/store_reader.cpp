@@ -11,7 +11,6 @@
 #include "data/files/file_kind.h"
 #include "data/files/hdf5.h"
 #include "data/files/input_file.h"
-#include "data/files/mapped_file.h"
 #include "data/tensors/store.h"
 #include "data/tensors/store_scan.h"
 
@@ -87,29 +86,6 @@ struct StoreReader::Impl {
       fail("{}: data set '{}' cannot be read: {}; use another copy", name(), object, error.reason);
     }
     check_sum(object, bytes);
-  }
-
-  const AttributeValue& attribute(std::string_view object, std::string_view key) const {
-    const auto group = contents.groups.find(std::string(object));
-    if (group == contents.groups.end()) fail("{}: there is no group '{}'", name(), object);
-    const auto it = group->second.find(std::string(key));
-    if (it == group->second.end())
-      fail("{}: group '{}' has no attribute '{}'", name(), object, key);
-    return it->second;
-  }
-  template <class Wanted>
-  Wanted attribute_as(std::string_view object, std::string_view key,
-                      std::string_view wanted) const {
-    const AttributeValue& value = attribute(object, key);
-    if (const auto* exact = std::get_if<Wanted>(&value)) return *exact;
-    if constexpr (std::is_integral_v<Wanted>) {
-      const auto* signed_number = std::get_if<std::int64_t>(&value);
-      const auto* number = std::get_if<std::uint64_t>(&value);
-      if (signed_number != nullptr && std::in_range<Wanted>(*signed_number))
-        return static_cast<Wanted>(*signed_number);
-      if (number != nullptr && std::in_range<Wanted>(*number)) return static_cast<Wanted>(*number);
-    }
-    fail("{}: attribute '{}' of group '{}' must be {}", name(), key, object, wanted);
   }
 };
 
@@ -204,21 +180,31 @@ bool StoreReader::has_attribute(std::string_view object, std::string_view name) 
   return group != impl_->contents.groups.end() && group->second.contains(std::string(name));
 }
 
-std::string StoreReader::string_attribute(std::string_view object, std::string_view name) const {
-  return impl_->attribute_as<std::string>(object, name, "a string");
+template <class Wanted>
+Wanted StoreReader::attribute(std::string_view object, std::string_view name,
+                              std::string_view wanted) const {
+  const auto group = impl_->contents.groups.find(std::string(object));
+  if (group == impl_->contents.groups.end()) fail("{}: there is no group '{}'", describe(), object);
+  const auto it = group->second.find(std::string(name));
+  if (it == group->second.end())
+    fail("{}: group '{}' has no attribute '{}'", describe(), object, name);
+  if (const auto* exact = std::get_if<Wanted>(&it->second)) return *exact;
+  if constexpr (std::is_integral_v<Wanted>) {
+    const auto* signed_number = std::get_if<std::int64_t>(&it->second);
+    const auto* number = std::get_if<std::uint64_t>(&it->second);
+    if (signed_number != nullptr && std::in_range<Wanted>(*signed_number))
+      return static_cast<Wanted>(*signed_number);
+    if (number != nullptr && std::in_range<Wanted>(*number)) return static_cast<Wanted>(*number);
+  }
+  fail("{}: attribute '{}' of group '{}' must be {}", describe(), name, object, wanted);
 }
-
-std::int64_t StoreReader::int_attribute(std::string_view object, std::string_view name) const {
-  return impl_->attribute_as<std::int64_t>(object, name, "a whole number");
-}
-
-std::uint64_t StoreReader::uint_attribute(std::string_view object, std::string_view name) const {
-  return impl_->attribute_as<std::uint64_t>(object, name, "a whole number from 0");
-}
-
-double StoreReader::double_attribute(std::string_view object, std::string_view name) const {
-  return impl_->attribute_as<double>(object, name, "a number");
-}
+template std::string StoreReader::attribute(std::string_view, std::string_view,
+                                            std::string_view) const;
+template std::int64_t StoreReader::attribute(std::string_view, std::string_view,
+                                             std::string_view) const;
+template std::uint64_t StoreReader::attribute(std::string_view, std::string_view,
+                                              std::string_view) const;
+template double StoreReader::attribute(std::string_view, std::string_view, std::string_view) const;
 
 std::string StoreReader::text(std::string_view path) const {
   const StoredDataset& info = impl_->dataset(path);

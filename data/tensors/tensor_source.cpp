@@ -19,22 +19,17 @@ static_assert(std::endian::native == std::endian::little, "files are read withou
 /// Calls f with a number of the type that `dtype` stores; false for blocks, and for no weight type.
 template <class F>
 bool with_type(Dtype dtype, F&& f) {
-  switch (dtype) {
-    case Dtype::f32:
-      f(float());
-      return true;
-    case Dtype::f64:
-      f(double());
-      return true;
-    case Dtype::f16:
-      f(Eigen::half());
-      return true;
-    case Dtype::bf16:
-      f(Eigen::bfloat16());
-      return true;
-    default:
-      return false;
-  }
+  if (dtype == Dtype::f32)
+    f(float());
+  else if (dtype == Dtype::f64)
+    f(double());
+  else if (dtype == Dtype::f16)
+    f(Eigen::half());
+  else if (dtype == Dtype::bf16)
+    f(Eigen::bfloat16());
+  else
+    return false;
+  return true;
 }
 
 }  // namespace
@@ -46,11 +41,8 @@ Index TensorInfo::size() const {
 }
 
 const TensorInfo* TensorSource::find(std::string_view name) const {
-  const std::vector<TensorInfo>& all = tensors();
-  const auto it =
-      std::lower_bound(all.begin(), all.end(), name,
-                       [](const TensorInfo& info, std::string_view n) { return info.name < n; });
-  return it != all.end() && it->name == name ? &*it : nullptr;
+  const auto it = std::ranges::lower_bound(tensors_, name, {}, &TensorInfo::name);
+  return it != tensors_.end() && it->name == name ? &*it : nullptr;
 }
 
 void TensorSource::set_tensors(std::vector<TensorInfo> tensors) {
@@ -192,6 +184,38 @@ void require_finite(std::span<const Real> results, std::string_view where, std::
         "{}: {} of {} {} are NaN or infinite; either weights of the model or its adapter are too, "
         "which focus info reports, or they overflow: use another copy",
         where, bad, results.size(), what);
+}
+
+TensorFileWriter::TensorFileWriter(const std::filesystem::path& path, std::string_view head,
+                                   std::vector<AnnouncedTensor> tensors, std::size_t alignment)
+    : file_(path), writer_(file_), tensors_(std::move(tensors)), alignment_(alignment) {
+  writer_.write(std::as_bytes(std::span(head)));
+}
+
+void TensorFileWriter::add(const std::string& name, const Tensor& tensor) {
+  constexpr Index kNumbersAtOnce = 1 << 20;  // a whole number of blocks
+  const std::string path = file_.target().string();
+  check(next_ < tensors_.size(), "{}: tensor '{}' was not announced", path, name);
+  const AnnouncedTensor& wanted = tensors_[next_++];
+  check(name == wanted.name && tensor.shape() == wanted.shape,
+        "{}: tensor '{}' {} came where '{}' {} was expected", path, name, tensor.shape(),
+        wanted.name, wanted.shape);
+  std::vector<std::byte> bytes;
+  for (Index begin = 0; begin < tensor.size(); begin += kNumbersAtOnce) {
+    const Index size = std::min(kNumbersAtOnce, tensor.size() - begin);
+    pack(tensor.span().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(size)),
+         wanted.dtype, bytes);
+    writer_.write(bytes);
+  }
+  bytes.assign(padding_after(bytes_of(wanted.dtype, tensor.size()), alignment_), std::byte{});
+  writer_.write(bytes);
+}
+
+void TensorFileWriter::commit(const std::function<void(const std::filesystem::path&)>& verify) {
+  check(complete(), "{}: only {} of {} tensors were written", file_.target().string(), next_,
+        tensors_.size());
+  writer_.close();
+  file_.commit(verify);
 }
 
 }  // namespace focus

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,8 +15,8 @@
 
 #include "autograd/gemm/number_format.h"
 #include "autograd/tensor.h"
+#include "data/files/durable_file.h"
 #include "data/files/input_file.h"
-#include "data/files/mapped_file.h"
 
 namespace focus {
 
@@ -154,5 +155,41 @@ Nonfinite nonfinite_of(const TensorSource& source);
 /// Throws std::runtime_error where one of a model's results is no number: "`where`: 3 of 64 `what`
 /// are NaN or infinite; ...". Of such results nothing can be said.
 void require_finite(std::span<const Real> results, std::string_view where, std::string_view what);
+
+/// A tensor of a file that is to be written; `shape` in PyTorch's order.
+struct AnnouncedTensor {
+  std::string name;
+  Shape shape;
+  Dtype dtype = Dtype::f32;
+};
+
+/// Writes one file tensor by tensor, in the order announced; numbers are rounded to the type of
+/// each. The file appears with commit(). Throws std::invalid_argument for a tensor that was not
+/// announced so, std::runtime_error where the disk refuses.
+class TensorFileWriter {
+ public:
+  /// The next tensor.
+  void add(const std::string& name, const Tensor& tensor);
+  /// True once all have been added.
+  bool complete() const { return next_ == tensors_.size(); }
+
+ protected:
+  /// `head` precedes the tensors, each of which ends at a multiple of `alignment` bytes.
+  TensorFileWriter(const std::filesystem::path& path, std::string_view head,
+                   std::vector<AnnouncedTensor> tensors, std::size_t alignment);
+  /// What `verify` throws of the file leaves none.
+  void commit(const std::function<void(const std::filesystem::path&)>& verify);
+
+ private:
+  DurableFile file_;
+  FileWriter writer_;
+  std::vector<AnnouncedTensor> tensors_;
+  std::size_t alignment_, next_ = 0;
+};
+
+/// Bytes from `bytes` to the next multiple of `alignment`.
+inline std::size_t padding_after(std::size_t bytes, std::size_t alignment) {
+  return (alignment - bytes % alignment) % alignment;
+}
 
 }  // namespace focus

@@ -14,7 +14,6 @@
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
 #include "data/files/input_file.h"
-#include "data/files/mapped_file.h"
 
 namespace focus {
 namespace {

@@ -1,7 +1,7 @@
 #include "focus/models/fingerprint.h"
 
 #include "autograd/base/check.h"
-#include "data/files/file_identity.h"
+#include "data/files/checksum.h"
 
 namespace focus {
 namespace {

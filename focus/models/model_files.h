@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "autograd/precision.h"
-#include "data/files/file_identity.h"
+#include "data/files/checksum.h"
 #include "data/tensors/store.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_config.h"

@@ -1,7 +1,6 @@
 #include "autograd/base/check.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "data/files/checksum.h"
-#include "data/files/file_identity.h"
 #include "data/files/notice.h"
 #include "data/tokens/tokenize.h"
 #include "focus/models/example_format.h"

@@ -8,7 +8,6 @@
 #include "autograd/base/clock.h"
 #include "autograd/base/memory.h"
 #include "data/files/durable_file.h"
-#include "data/files/folder_lock.h"
 #include "data/settings/config.h"
 #include "data/tensors/checkpoint_folder.h"
 #include "focus/training/metrics.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/synthetic/asked_document.h"
+#include "data/synthetic/far_corpus.h"
 #include "focus/evaluation/evaluation.h"
 
 // Long-range recall: documents whose answers only their earlier text gives, scored by distance; and

@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "apps/command.h"
-#include "data/files/mapped_file.h"
+#include "data/files/input_file.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus::app {

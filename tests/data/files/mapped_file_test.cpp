@@ -1,17 +1,13 @@
-#include "data/files/mapped_file.h"
-
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstring>
 
-#include "autograd/base/random.h"
-#include "data/files/file_identity.h"
+#include "data/files/checksum.h"
+#include "data/files/input_file.h"
 #include "data/tensors/safetensors.h"
 #include "data/tensors/store.h"
+#include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
@@ -19,12 +15,6 @@ namespace {
 
 using testing::HasSubstr;
 namespace fs = std::filesystem;
-
-struct OpenFile {
-  explicit OpenFile(const fs::path& path) : descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~OpenFile() { close(descriptor); }
-  int descriptor;
-};
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -35,8 +25,8 @@ TEST(MappedFile, IsWhatTheFileHolds) {
   write_text(folder / "a", "some bytes");
   std::unique_ptr<MappedFile> mapped;
   {
-    const OpenFile file(folder / "a");
-    mapped = std::make_unique<MappedFile>(file.descriptor, 10, folder / "a");
+    const InputFile file(folder / "a");
+    mapped = std::make_unique<MappedFile>(file.descriptor(), 10, folder / "a");
   }
   fs::remove(folder / "a");  // neither its name nor its descriptor is needed
   EXPECT_EQ(text_of(mapped->bytes()), "some bytes");
@@ -46,11 +36,11 @@ TEST(MappedFile, IsFoundByItsAddresses) {
   const TempFolder folder;
   write_text(folder / "a", std::string(10'000, 'a'));
   write_text(folder / "b", "b");
-  const OpenFile a(folder / "a"), b(folder / "b");
+  const InputFile a(folder / "a"), b(folder / "b");
   const void* inside = nullptr;
   {
-    const MappedFile first(a.descriptor, 10'000, folder / "a");
-    const MappedFile second(b.descriptor, 1, folder / "b");
+    const MappedFile first(a.descriptor(), 10'000, folder / "a");
+    const MappedFile second(b.descriptor(), 1, folder / "b");
     inside = first.bytes().data() + 9'999;
     EXPECT_EQ(mapped_file_at(inside), (folder / "a").string());
     EXPECT_EQ(mapped_file_at(second.bytes().data()), (folder / "b").string());
@@ -62,16 +52,14 @@ TEST(MappedFile, IsFoundByItsAddresses) {
 TEST(MappedFile, RefusesMoreThanThereIs) {
   const TempFolder folder;
   write_text(folder / "a", "some bytes");
-  const OpenFile file(folder / "a");
-  EXPECT_THAT(error_of([&] { MappedFile(file.descriptor, 11, folder / "a"); }),
+  const InputFile file(folder / "a");
+  EXPECT_THAT(error_of([&] { MappedFile(file.descriptor(), 11, folder / "a"); }),
               HasSubstr("a: the file became shorter while it was read; get it again"));
 }
 
 TEST(MappedSafetensors, BytesAreThoseThatAreRead) {
   const TempFolder folder;
-  Rng rng(1);
-  Tensor x({30, 7});
-  for (Real& value : x.span()) value = static_cast<Real>(rng.normal());
+  const Tensor x = randn({30, 7}, 1);
   write_safetensors(folder / "model.safetensors", {{"x", x}, {"y", x}});
   std::optional<TensorBytes> mapped;
   std::vector<std::byte> read;
@@ -114,24 +102,17 @@ TEST(MappedSafetensors, ShorterFileIsRefused) {
   EXPECT_THAT(error_of([&] { file.map("x"); }), HasSubstr("became shorter"));
 }
 
-Tensor random_matrix(Index rows, std::uint64_t seed) {
-  Rng rng(seed);
-  Tensor x({rows, 64});
-  for (Real& value : x.span()) value = static_cast<Real>(rng.normal());
-  return x;
-}
-
 /// A store of one large tensor, /model/x.
 void write_store(const fs::path& path, std::uint64_t seed) {
   StoreWriter store(path, "model");
   store.attribute("/model", "fingerprint", "x");
-  store.tensor("/model/x", random_matrix(1000, seed));
+  store.tensor("/model/x", randn({1000, 64}, seed));
   store.commit();
 }
 
 TEST(MappedStore, LargeTensorsLieOnPagesInTheirType) {
   const TempFolder folder;
-  const Tensor real = random_matrix(1000, 1);
+  const Tensor real = randn({1000, 64}, 1);
   std::vector<std::byte> halves;
   pack(real.span(), Dtype::bf16, halves);
   {
@@ -139,7 +120,7 @@ TEST(MappedStore, LargeTensorsLieOnPagesInTheirType) {
     store.attribute("/model", "fingerprint", "x");
     store.tensor("/model/real", real);
     store.tensor_raw("/model/half", std::array<Index, 2>{1000, 64}, Dtype::bf16, halves);
-    store.tensor("/model/small", random_matrix(1, 2));
+    store.tensor("/model/small", randn({1, 64}, 2));
     store.commit();
   }
   const auto source = StoreReader(folder / "a.h5").source("/model");
@@ -174,7 +155,7 @@ TEST(MappedStore, IsTheOneThatWasOpened) {
   const auto source = StoreReader(folder / "a.h5").source("/model");
   write_store(folder / "a.h5", 2);
   EXPECT_TRUE(
-      std::ranges::equal(source->map("x")->bytes, std::as_bytes(random_matrix(1000, 1).span())));
+      std::ranges::equal(source->map("x")->bytes, std::as_bytes(randn({1000, 64}, 1).span())));
 }
 
 /// As if it had been written an hour ago.
