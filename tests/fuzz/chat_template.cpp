@@ -3,9 +3,8 @@
 #include "tests/fuzz/harness.h"
 
 /// A chat template and, after a NUL byte, messages; after another, tokenizer_config.json.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace focus;
-  const auto parts = fuzz::split_input<3>({data, size});
+void focus::fuzz::try_input(std::string_view input) {
+  const auto parts = split_input<3>(input);
   const std::string &source = parts[0], &messages = parts[1], &config = parts[2];
   // Small, so that a rendering takes milliseconds and stays within the memory that is watched.
   const jinja::Limits limits{
@@ -19,10 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto list = parse_messages(
         messages.empty() ? R"([{"role": "user", "content": "Hi"}])" : messages, "messages");
     const std::string text = chat.render(list, variables);
-    if (text.size() > limits.output) fuzz::report("more is written than the limit");
-    if (chat.render(list, variables) != text) fuzz::report("another text the second time");
+    if (text.size() > limits.output) report("more is written than the limit");
+    if (chat.render(list, variables) != text) report("another text the second time");
   };
   // Each node of the tree needs two bytes of the template.
-  fuzz::run_loader(8 * size, run, {"template:", "messages:", "model/"});
-  return 0;
+  run_loader(8 * input.size(), run, {"template:", "messages:", "model/"});
 }

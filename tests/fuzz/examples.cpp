@@ -9,10 +9,8 @@
 
 /// JSONL to train on: what is read must be fit to be tokenized, and the loss be of tokens that are
 /// there. The chat template is one that writes what messages hold.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace focus;
+void focus::fuzz::try_input(std::string_view input) {
   static const auto tokenizer = load_tokenizer("bytes");
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
   ExampleFormat format{.end = 10};
   format.chat = [](const nlohmann::ordered_json& messages, bool add_generation_prompt) {
     std::string rendered;
@@ -26,15 +24,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   };
   std::size_t last = 0;
   const auto load = [&] {
-    for_each_example(text, "a.jsonl", "text", [&](Example&& example) {
-      if (example.line <= last) fuzz::report("lines that do not rise");
+    for_each_example(input, "a.jsonl", "text", [&](Example&& example) {
+      if (example.line <= last) report("lines that do not rise");
       last = example.line;
       for (const std::string* part : {&example.text, &example.completion})
-        if (!is_valid_utf8(*part)) fuzz::report("a text that is not UTF-8");
+        if (!is_valid_utf8(*part)) report("a text that is not UTF-8");
       const ExampleTokens tokens = tokens_of(example, *tokenizer, format, "a.jsonl");
-      if (tokens.ids.size() != tokens.counts.size()) fuzz::report("tokens that nothing is said of");
+      if (tokens.ids.size() != tokens.counts.size()) report("tokens that nothing is said of");
     });
   };
-  fuzz::run_loader(size, load, {"a.jsonl: line "});
-  return 0;
+  run_loader(input.size(), load, {"a.jsonl: line "});
 }

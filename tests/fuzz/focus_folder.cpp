@@ -7,21 +7,19 @@
 
 /// The folder of a Focus: its focus_config.json and, after a NUL byte, its safetensors. All tensors
 /// of the first layers are read.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace focus;
+void focus::fuzz::try_input(std::string_view input) {
   static const TempFolder folder;
-  const auto [config, weights] = fuzz::split_input<2>({data, size});
+  const auto [config, weights] = split_input<2>(input);
   std::ofstream(folder / kFocusConfigFile, std::ios::binary) << config;
   std::ofstream(folder / kFocusWeightsFile, std::ios::binary) << weights;
   const auto load = [&] {
     const SavedFocus saved = open_focus_folder(folder.path());
     if (static_cast<Index>(saved.updates.size()) != saved.shape.num_layers)
-      fuzz::report("layers without carried updates");
+      report("layers without carried updates");
     for (Index layer = 0; layer < std::min<Index>(saved.shape.num_layers, 3); ++layer)
       for (const LayerTensor& tensor :
            grouping_kind(saved.config).tensors(saved.config, saved.shape))
         saved.tensor(layer, std::string(tensor.name), tensor.shape);
   };
-  fuzz::run_loader(size, load, {folder.path().string()});
-  return 0;
+  run_loader(input.size(), load, {folder.path().string()});
 }

@@ -40,10 +40,10 @@ void write_lines(StoreWriter& store, const std::string& lines) {
 
 /// A store with a Focus: the settings in /focus/config.yaml and, after a NUL byte, lines of
 /// attributes and tensors.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void focus::fuzz::try_input(std::string_view input) {
   static const TempFolder folder;
   const std::filesystem::path path = folder / "focus.h5";
-  const auto [config, lines] = fuzz::split_input<2>({data, size});
+  const auto [config, lines] = split_input<2>(input);
   try {
     StoreWriter store(path, "adapter");
     store.attribute("/focus", "base_fingerprint", std::string("a"));
@@ -51,13 +51,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     write_lines(store, lines);
     store.commit();
   } catch (const std::exception&) {  // an invalid or repeated name
-    return 0;
+    return;
   }
   const auto load = [&] {
     const SavedFocus saved = open_focus(std::filesystem::path(path));
     for (const LayerTensor& tensor : grouping_kind(saved.config).tensors(saved.config, saved.shape))
       saved.tensor(0, std::string(tensor.name), tensor.shape);
   };
-  fuzz::run_loader(std::filesystem::file_size(path), load, {path.string()});
-  return 0;
+  run_loader(std::filesystem::file_size(path), load, {path.string()});
 }

@@ -28,29 +28,27 @@ void read_keys(const GgufMetadata& metadata, std::size_t size) {
 }  // namespace focus
 
 /// A whole GGUF file: container, keys, tensors, settings and tokenizer.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace focus;
-  const fuzz::MemoryFile input({data, size});
+void focus::fuzz::try_input(std::string_view input) {
+  const MemoryFile on_disk(input);
   std::optional<GgufSource> file;
-  if (!fuzz::run_loader(size, [&] { file.emplace(input.path()); })) return 0;
-  read_keys(file->metadata(), size);
+  if (!run_loader(input.size(), [&] { file.emplace(on_disk.path()); })) return;
+  read_keys(file->metadata(), input.size());
   std::size_t total = 0;
-  fuzz::run_loader(size, [&] {
+  run_loader(input.size(), [&] {
     for (const TensorInfo& info : file->tensors()) {
       std::vector<std::byte> bytes;
       file->read_raw(info.name, bytes);
       total += bytes.size();
-      if (file->read(info.name).size() != info.size()) fuzz::report("a tensor of another size");
+      if (file->read(info.name).size() != info.size()) report("a tensor of another size");
     }
   });
-  if (total > size) fuzz::report("the tensors hold more bytes than the file");
+  if (total > input.size()) report("the tensors hold more bytes than the file");
   ModelConfig config;
-  if (fuzz::run_loader(size, [&] { config = read_gguf_config(*file); })) {
+  if (run_loader(input.size(), [&] { config = read_gguf_config(*file); })) {
     // It must survive being written as a config.json and read again.
     const std::string written = write_model_config(config);
     if (write_model_config(parse_model_config(written, "written")) != written)
-      fuzz::report("settings read back as others: " + written);
+      report("settings read back as others: " + written);
   }
-  fuzz::run_loader(size, [&] { tokenizer_of(file->metadata()); });
-  return 0;
+  run_loader(input.size(), [&] { tokenizer_of(file->metadata()); });
 }

@@ -92,13 +92,12 @@ void check_message(std::string_view message, LineStarts starts) {
   } while (!rest.empty());
 }
 
-MemoryFile::MemoryFile(std::span<const std::uint8_t> bytes)
-    : descriptor_(memfd_create("input", MFD_CLOEXEC)) {
+MemoryFile::MemoryFile(std::string_view bytes) : descriptor_(memfd_create("input", MFD_CLOEXEC)) {
   if (descriptor_ < 0) throw std::bad_alloc();
   while (!bytes.empty()) {
     const ssize_t written = write(descriptor_, bytes.data(), bytes.size());
     if (written <= 0) throw std::bad_alloc();
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    bytes.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 
@@ -109,3 +108,9 @@ std::filesystem::path MemoryFile::path() const {
 }
 
 }  // namespace focus::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  focus::fuzz::try_input({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

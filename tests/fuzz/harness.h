@@ -6,16 +6,18 @@
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <typeinfo>
 #include <vector>
 
-/// What the fuzz targets share. A target defines LLVMFuzzerTestOneInput; libFuzzer calls it with
-/// inputs of its own (preset fuzz), replay.cpp with files (the ordinary tests).
+/// What the fuzz targets share. libFuzzer gives a target inputs of its own (preset fuzz),
+/// replay.cpp gives it files (the ordinary tests).
 namespace focus::fuzz {
+
+/// Each target defines it: what is tried with an input.
+void try_input(std::string_view input);
 
 /// Ends the program with a line on stderr: what a target found wrong.
 [[noreturn]] void report(const std::string& what);
@@ -67,9 +69,8 @@ bool run_loader(std::size_t input_bytes, Load&& load, LineStarts starts = {}) {
 
 /// The parts of an input between NUL bytes; the last one takes the rest.
 template <std::size_t N>
-std::array<std::string, N> split_input(std::span<const std::uint8_t> input) {
+std::array<std::string, N> split_input(std::string_view rest) {
   std::array<std::string, N> parts;
-  std::string_view rest(reinterpret_cast<const char*>(input.data()), input.size());
   for (std::size_t i = 0; i < N && !rest.empty(); ++i) {
     const std::size_t end = i + 1 < N ? rest.find('\0') : std::string_view::npos;
     parts[i] = rest.substr(0, end);
@@ -92,7 +93,7 @@ inline std::vector<std::string> lines_of(const std::string& part) {
 /// A file in memory, for loaders that want a path.
 class MemoryFile {
  public:
-  explicit MemoryFile(std::span<const std::uint8_t> bytes);
+  explicit MemoryFile(std::string_view bytes);
   ~MemoryFile();
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
@@ -103,5 +104,3 @@ class MemoryFile {
 };
 
 }  // namespace focus::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

@@ -3,14 +3,12 @@
 #include "tests/fuzz/harness.h"
 
 /// A config.json. What is accepted must survive being written and read again.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace focus;
-  const std::string text(reinterpret_cast<const char*>(data), size);
+void focus::fuzz::try_input(std::string_view input) {
+  const std::string text(input);
   ModelConfig config;
-  if (!fuzz::run_loader(size, [&] { config = parse_model_config(text, "config.json"); })) return 0;
+  if (!run_loader(input.size(), [&] { config = parse_model_config(text, "config.json"); })) return;
   const std::string written = write_model_config(config);
   if (write_model_config(parse_model_config(written, "written")) != written) {
-    fuzz::report("a config reads back as another one: " + written);
+    report("a config reads back as another one: " + written);
   }
-  return 0;
 }

@@ -2,14 +2,12 @@
 #include "tests/fuzz/harness.h"
 
 /// An adapter_config.json of PEFT. What is accepted is fit to be used.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace focus;
-  const std::string text(reinterpret_cast<const char*>(data), size);
+void focus::fuzz::try_input(std::string_view input) {
+  const std::string text(input);
   LoraConfig config;
-  if (fuzz::run_loader(size, [&] { config = parse_peft_config(text, "adapter_config.json"); },
-                       {"adapter_config.json"})) {
+  if (run_loader(input.size(), [&] { config = parse_peft_config(text, "adapter_config.json"); },
+                 {"adapter_config.json"})) {
     config.validate();
-    if (!(config.scaling() > 0)) fuzz::report("a scaling that is none");
+    if (!(config.scaling() > 0)) report("a scaling that is none");
   }
-  return 0;
 }

@@ -17,7 +17,7 @@
 namespace {
 
 namespace fs = std::filesystem;
-using Bytes = std::vector<std::uint8_t>;
+using Bytes = std::string;
 
 /// The input that is tried, for who ends by a signal.
 const Bytes* tried = nullptr;
@@ -53,7 +53,8 @@ Bytes changed(const std::vector<Bytes>& seeds, std::mt19937_64& rng) {
     const std::ptrdiff_t length = std::min(std::ssize(run), std::ssize(input) - place);
     switch (below(rng, 4)) {
       case 0:
-        if (place < std::ssize(input)) input[static_cast<std::size_t>(place)] = rng() & 0xff;
+        if (place < std::ssize(input))
+          input[static_cast<std::size_t>(place)] = static_cast<char>(rng());
         break;
       case 1:
         input.erase(input.begin() + place, input.begin() + place + length);
@@ -80,7 +81,7 @@ void try_changed(const std::vector<Bytes>& seeds) {
   for (long i = 0; i < count; ++i) {
     const Bytes input = changed(seeds, rng);
     tried = &input;
-    LLVMFuzzerTestOneInput(input.data(), input.size());
+    focus::fuzz::try_input(input);
   }
   std::printf("%ld changed ones\n", count);
 }
@@ -102,9 +103,8 @@ int main(int argc, char** argv) {
     std::printf("%s\n", path.c_str());
     std::fflush(stdout);
     std::ifstream file(path, std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    seeds.emplace_back(bytes.begin(), bytes.end());
-    LLVMFuzzerTestOneInput(seeds.back().data(), seeds.back().size());
+    seeds.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    focus::fuzz::try_input(seeds.back());
   }
   std::printf("%zu files\n", files.size());
   if (!seeds.empty()) try_changed(seeds);

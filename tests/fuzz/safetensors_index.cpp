@@ -1,13 +1,10 @@
-#include <fstream>
-
 #include "data/tensors/safetensors.h"
 #include "tests/fuzz/harness.h"
 #include "tests/support/temp_folder.h"
 
 /// model.safetensors.index.json beside two small shards, a.safetensors with tensors w and x,
 /// b.safetensors with y.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace focus;
+void focus::fuzz::try_input(std::string_view input) {
   static const TempFolder folder;
   static const bool prepared = [] {
     write_safetensors(folder / "a.safetensors", {{"w", Tensor({2})}, {"x", Tensor({1, 3})}});
@@ -15,11 +12,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return true;
   }();
   static_cast<void>(prepared);
-  std::ofstream(folder / "model.safetensors.index.json", std::ios::binary)
-      .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
-  fuzz::run_loader(size, [&] {
+  write_text(folder / "model.safetensors.index.json", std::string(input));
+  run_loader(input.size(), [&] {
     const auto source = open_safetensors_folder(folder.path());
     for (const TensorInfo& info : source->tensors()) source->read(info.name);
   });
-  return 0;
 }

@@ -1,9 +1,7 @@
 #include "tests/fuzz/use_tokenizer.h"
 
 /// A SentencePiece model.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace focus;
-  const std::string model(reinterpret_cast<const char*>(data), size);
-  fuzz::use_tokenizer("sentencepiece", {{"tokenizer.model", model}}, size);
-  return 0;
+void focus::fuzz::try_input(std::string_view input) {
+  const std::string model(input);
+  use_tokenizer("sentencepiece", {{"tokenizer.model", model}}, input.size());
 }

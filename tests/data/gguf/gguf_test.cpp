@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "data/gguf/gguf_writer.h"
+#include "tests/support/compare.h"
 #include "tests/support/gguf_bytes.h"
+#include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
@@ -323,6 +326,119 @@ TEST_F(GgufParts, MustFitEachOther) {
   GgufFile two = part(1, 3, 3, "a");
   write("m-00002-of-00003.gguf", two.floats("d", {1}, {1}));
   EXPECT_THAT(error(), HasSubstr("split.tensors.count is 3, but its 3 parts hold 4 tensors"));
+}
+
+class GgufWriterTest : public testing::Test {
+ protected:
+  fs::path path() const { return folder_ / "model.gguf"; }
+  bool is_empty() const { return fs::is_empty(folder_.path()); }
+
+  TempFolder folder_;
+};
+
+TEST_F(GgufWriterTest, KeysComeBackInTheirTypes) {
+  GgufKeys keys;
+  keys.text("general.architecture", "llama");
+  keys.text("empty", "");
+  keys.u32("llama.block_count", 4000000000u);
+  keys.f32("eps", 1e-5f);
+  keys.flag("yes", true);
+  keys.texts("tokens", std::vector<std::string>{"a", "", "\xE2\x96\x81the"});
+  keys.i32s("types", std::vector<std::int32_t>{1, -2, 6});
+  keys.f32s("scores", std::vector<float>{-1.5f, 0});
+  keys.flags("pattern", {true, false, true});
+  GgufWriter(path(), keys, {}).commit();
+  const GgufSource source(path());
+  const GgufMetadata& read = source.metadata();
+  EXPECT_EQ(read.keys().size(), keys.count());
+  EXPECT_EQ(read.text("general.architecture"), "llama");
+  EXPECT_EQ(read.text("empty"), "");
+  EXPECT_EQ(read.integer("llama.block_count"), 4000000000);
+  EXPECT_EQ(read.number("eps"), 1e-5);
+  EXPECT_EQ(read.flag("yes"), true);
+  EXPECT_EQ(read.texts("tokens"), (std::vector<std::string>{"a", "", "\xE2\x96\x81the"}));
+  EXPECT_EQ(read.integers("types"), (std::vector<std::int64_t>{1, -2, 6}));
+  EXPECT_EQ(read.numbers("scores"), (std::vector<double>{-1.5, 0}));
+  EXPECT_EQ(read.flags("pattern"), (std::vector<bool>{true, false, true}));
+
+  // As another file has them, byte for byte.
+  GgufKeys copied;
+  for (const std::string& key : read.keys()) copied.copy(read, key);
+  GgufWriter(folder_ / "copy.gguf", copied, {}).commit();
+  const GgufSource copy(folder_ / "copy.gguf");
+  for (const std::string& key : read.keys())
+    EXPECT_TRUE(std::ranges::equal(copy.metadata().stored(key), read.stored(key))) << key;
+}
+
+TEST_F(GgufWriterTest, NumbersAreRoundedOnceAndLieWhereTheyMust) {
+  // An odd number of bytes of F16, so that what follows needs padding.
+  const Tensor vector = randn({5}, 1), matrix = randn({3, 64}, 2), cube = randn({2, 3, 4}, 3);
+  std::vector<AnnouncedTensor> announced = {
+      {"odd", vector.shape(), Dtype::f16},   {"vector", vector.shape(), Dtype::f32},
+      {"bf16", matrix.shape(), Dtype::bf16}, {"q8_0", matrix.shape(), Dtype::q8_0},
+      {"cube", cube.shape(), Dtype::f16},    {"f32", matrix.shape(), Dtype::f32}};
+  GgufWriter writer(path(), {}, announced);
+  const std::map<std::string, Tensor> written = {{"odd", vector},  {"vector", vector},
+                                                 {"bf16", matrix}, {"q8_0", matrix},
+                                                 {"cube", cube},   {"f32", matrix}};
+  for (const AnnouncedTensor& tensor : announced) writer.add(tensor.name, written.at(tensor.name));
+  writer.commit();
+  const GgufSource source(path());
+  ASSERT_EQ(source.tensors().size(), announced.size());
+  for (const AnnouncedTensor& tensor : announced) {
+    const TensorInfo* info = source.find(tensor.name);
+    ASSERT_NE(info, nullptr) << tensor.name;
+    EXPECT_EQ(info->dtype, tensor.dtype) << tensor.name;
+    std::vector<std::byte> packed, stored;
+    pack(written.at(tensor.name).span(), tensor.dtype, packed);
+    source.read_raw(tensor.name, stored);
+    EXPECT_EQ(stored, packed) << tensor.name;
+    EXPECT_EQ(source.read(tensor.name).shape(), tensor.shape) << tensor.name;
+  }
+  EXPECT_EQ(fs::file_size(path()) % 32, 0u);
+}
+
+TEST_F(GgufWriterTest, RefusesWhatLlamaCppDoesNotTakeAndLeavesNothing) {
+  const Shape shape{2, 3};
+  const auto refused = [&](std::vector<AnnouncedTensor> tensors) {
+    EXPECT_THROW(GgufWriter(path(), {}, std::move(tensors)), std::invalid_argument);
+    EXPECT_TRUE(is_empty());
+  };
+  refused({{"", shape, Dtype::f32}});
+  refused({{std::string(64, 'x'), shape, Dtype::f32}});
+  refused({{"twice", shape, Dtype::f32}, {"twice", shape, Dtype::f16}});
+  refused({{"blocks", shape, Dtype::q8_0}});
+  refused({{"five", Shape{1, 1, 1, 1, 2}, Dtype::f32}});
+  refused({{"other", Shape{256}, Dtype::q4_k}});
+  GgufKeys keys;
+  keys.flag("key", true);
+  EXPECT_THROW(keys.u32("key", 1), std::invalid_argument);
+  EXPECT_THROW(keys.text("", ""), std::invalid_argument);
+}
+
+TEST_F(GgufWriterTest, TensorsComeAsAnnouncedAndAllOfThem) {
+  const Tensor tensor = randn({2, 3}, 1);
+  const AnnouncedTensor a{"a", tensor.shape()}, b{"b", tensor.shape()};
+  const auto refused = [&](const std::vector<AnnouncedTensor>& announced,
+                           const std::vector<std::string>& added) {
+    GgufWriter writer(path(), {}, announced);
+    for (std::size_t i = 0; i + 1 < added.size(); ++i) writer.add(added[i], tensor);
+    if (added.back() == "commit")
+      EXPECT_THROW(writer.commit(), std::invalid_argument);
+    else
+      EXPECT_THROW(writer.add(added.back(), tensor), std::invalid_argument);
+  };
+  refused({a, b}, {"b"});
+  refused({{"a", Shape{3, 2}}}, {"a"});
+  refused({a, b}, {"a", "commit"});
+  refused({a}, {"a", "a"});
+  {
+    GgufWriter writer(path(), {}, {a});
+    writer.add("a", tensor);
+    EXPECT_THROW(writer.commit([](const GgufSource&) { throw std::runtime_error("no"); }),
+                 std::runtime_error);
+  }
+  EXPECT_TRUE(is_empty());
 }
 
 }  // namespace

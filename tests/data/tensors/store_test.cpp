@@ -12,11 +12,12 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "autograd/base/random.h"
 #include "autograd/gemm/block_rounding.h"
 #include "autograd/version.h"
 #include "data/files/durable_file.h"
 #include "data/files/hdf5.h"
+#include "tests/support/compare.h"
+#include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
 
 /// Read by the leak sanitizer, where the build has it: the HDF5 library loses some bytes of its own
@@ -33,17 +34,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kReal = sizeof(Real) == sizeof(float) ? "f32" : "f64";
 
-Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
-  Rng rng(seed);
-  Tensor tensor(shape);
-  for (Real& value : tensor.span()) value = static_cast<Real>(rng.normal());
-  return tensor;
-}
-
-bool same(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::ranges::equal(a.span(), b.span());
-}
-
 /// A store with an object of every kind.
 void write_sample(const fs::path& path) {
   StoreWriter writer(path, "training");
@@ -54,9 +44,9 @@ void write_sample(const fs::path& path) {
   writer.attribute("/train", "empty", "");
   writer.text("/config", "seed: 1\n");
   writer.text("/nothing", "");
-  writer.tensor("/model/transformer/wte/weight", random_tensor({5, 3}, 1));
-  writer.tensor("/model/transformer/h/0/bias", random_tensor({700, 4}, 2));
-  writer.tensor("/model/scalar", random_tensor(Shape{}, 3));
+  writer.tensor("/model/transformer/wte/weight", randn(Shape{5, 3}, 1));
+  writer.tensor("/model/transformer/h/0/bias", randn(Shape{700, 4}, 2));
+  writer.tensor("/model/scalar", randn(Shape{}, 3));
   writer.tensor("/model/none", Tensor(Shape{0, 3}));
   const std::array<std::uint16_t, 2> halves{0x3f80, 0xc020};
   writer.tensor_raw("/model/half", std::array<Index, 1>{2}, Dtype::bf16,
@@ -102,8 +92,8 @@ TEST(Store, RoundTrip) {
   EXPECT_EQ(store.text("/config"), "seed: 1\n");
   EXPECT_EQ(store.text("/nothing"), "");
   EXPECT_TRUE(
-      same(store.tensor("/model/transformer/wte/weight", Shape{5, 3}), random_tensor({5, 3}, 1)));
-  EXPECT_TRUE(same(store.tensor("/model/scalar"), random_tensor(Shape{}, 3)));
+      same_bits(store.tensor("/model/transformer/wte/weight", Shape{5, 3}), randn(Shape{5, 3}, 1)));
+  EXPECT_TRUE(same_bits(store.tensor("/model/scalar"), randn(Shape{}, 3)));
   EXPECT_TRUE(store.tensor("/model/none").shape() == (Shape{0, 3}));
   EXPECT_EQ(store.tensor("/model/half")[1], Real{-2.5});
   EXPECT_THAT(store.shape("/model/transformer/h/0/bias"), ElementsAre(700, 4));
@@ -125,7 +115,7 @@ TEST(Store, SourceOutlivesTheReader) {
   EXPECT_EQ(source->tensors()[3].name, "transformer.h.0.bias");
   EXPECT_EQ(source->tensors()[3].stored_as, kReal);
   EXPECT_EQ(store_path("/model", "transformer.h.0.bias"), "/model/transformer/h/0/bias");
-  EXPECT_TRUE(same(source->read("transformer.h.0.bias"), random_tensor({700, 4}, 2)));
+  EXPECT_TRUE(same_bits(source->read("transformer.h.0.bias"), randn(Shape{700, 4}, 2)));
   EXPECT_EQ(nonfinite_of(*source).count, 0);
   std::vector<std::byte> raw;
   source->read_raw("half", raw);
@@ -141,14 +131,14 @@ TEST(Store, EverySizeAndLayout) {
   {
     StoreWriter writer(folder / "a.h5", "model");
     for (std::size_t i = 0; i < shapes.size(); ++i) {
-      writer.tensor(fmt::format("/t/{}", i), random_tensor(shapes[i], i));
+      writer.tensor(fmt::format("/t/{}", i), randn(shapes[i], i));
     }
     writer.commit();
   }
   const StoreReader store(folder / "a.h5");
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    EXPECT_TRUE(same(store.tensor(fmt::format("/t/{}", i), shapes[i]), random_tensor(shapes[i], i)))
+    EXPECT_TRUE(same_bits(store.tensor(fmt::format("/t/{}", i), shapes[i]), randn(shapes[i], i)))
         << i;
     bytes += static_cast<std::size_t>(shapes[i].size()) * sizeof(Real);
   }
@@ -217,7 +207,7 @@ TEST(Store, WithoutCommitNothingRemains) {
   write_text(folder / "a.h5", "old");
   {
     StoreWriter writer(folder / "a.h5", "model");
-    writer.tensor("/a", random_tensor({100'000}, 1));
+    writer.tensor("/a", randn(Shape{100'000}, 1));
   }
   EXPECT_EQ(read_text(folder / "a.h5"), "old");
   EXPECT_EQ(files_in(folder.path()), 1u);
@@ -306,9 +296,9 @@ TEST(Store, NoFlippedBitChangesWhatIsRead) {
 
 TEST(Store, VerifyNamesTheDamagedDataSet) {
   const TempFolder folder;
-  const Tensor chunked = random_tensor({200'000}, 1), plain = random_tensor({5000}, 2);
+  const Tensor chunked = randn(Shape{200'000}, 1), plain = randn(Shape{5000}, 2);
   StoreWriter writer(folder / "a.h5", "model");
-  writer.tensor("/sound", random_tensor({10}, 3));
+  writer.tensor("/sound", randn(Shape{10}, 3));
   writer.tensor("/chunked", chunked);
   writer.tensor("/plain", plain);
   writer.commit();
@@ -351,7 +341,7 @@ TEST(Store, FailingWriteKeepsTheOldFile) {
       const std::string error = error_of([&] {
         StoreWriter writer(folder / "a.h5", "model");
         for (int i = 0; i < 5; ++i)
-          writer.tensor(fmt::format("/t/{}", i), random_tensor({100'000}, 1));
+          writer.tensor(fmt::format("/t/{}", i), randn(Shape{100'000}, 1));
         writer.commit();
       });
       return error.find("cannot write " + (folder / "a.h5").string() + ": File too large; ") !=
@@ -380,9 +370,9 @@ TEST(Store, PlacesThatCannotBeWritten) {
 void write_blocks(const fs::path& path, Dtype dtype) {
   StoreWriter writer(path, "model");
   std::vector<std::byte> bytes;
-  pack(random_tensor({3, 64}, 5).span(), dtype, bytes);
+  pack(randn(Shape{3, 64}, 5).span(), dtype, bytes);
   writer.tensor_raw("/model/a/weight", std::array<Index, 2>{3, 64}, dtype, bytes);
-  writer.tensor("/model/b", random_tensor({4}, 6));
+  writer.tensor("/model/b", randn(Shape{4}, 6));
   writer.commit();
 }
 
@@ -396,9 +386,9 @@ TEST(Store, HoldsMatricesInBlocks) {
     EXPECT_EQ(store.int_attribute("/", "format_version"), kStoreVersion);
     EXPECT_THAT(store.shape("/model/a/weight"), ElementsAre(3, 64));
     std::vector<std::byte> wanted;
-    pack(random_tensor({3, 64}, 5).span(), dtype, wanted);
-    EXPECT_TRUE(
-        same(store.tensor("/model/a/weight", Shape{3, 64}), to_tensor(wanted, dtype, {3, 64})));
+    pack(randn(Shape{3, 64}, 5).span(), dtype, wanted);
+    EXPECT_TRUE(same_bits(store.tensor("/model/a/weight", Shape{3, 64}),
+                          to_tensor(wanted, dtype, {3, 64})));
     const auto source = store.source("/model");
     const TensorInfo* info = source->find("a.weight");
     ASSERT_NE(info, nullptr);
