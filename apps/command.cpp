@@ -16,7 +16,7 @@
 #include "data/files/durable_file.h"
 #include "data/files/input_file.h"
 #include "data/settings/config.h"
-#include "focus/models/fingerprint.h"
+#include "focus/models/model_files.h"
 
 namespace focus::app {
 namespace {

@@ -1,7 +1,6 @@
 #include "apps/command.h"
 #include "autograd/base/check.h"
-#include "focus/models/gguf_file.h"
-#include "focus/models/model_folder.h"
+#include "focus/models/model_export.h"
 
 namespace focus::app {
 namespace {
@@ -28,7 +27,7 @@ int export_model(const ExportArguments& o) {
   const std::optional<SavedFocus> saved =
       o.adapter.empty() ? files.focus() : open_focus(std::filesystem::path(o.adapter));
   const std::string word = o.dtype.empty() ? "float32" : o.dtype;
-  const ExportDtype& dtype = export_dtype(word);
+  const WeightDtype dtype = weight_dtype(word);
   const ReadModel model = write_model_folder(o.out, files, saved,
                                              {.dtype = word,
                                               .shard_bytes = o.shard_bytes,
@@ -65,25 +64,25 @@ int export_model(const ExportArguments& o) {
   return 0;
 }
 
-GgufWritten write_gguf_base(const ExportArguments& o) {
-  const ModelFiles files = open_model(o.source, o.tokenizer);
-  return write_gguf_model(o.gguf, files, gguf_dtype(o.dtype.empty() ? "f16" : o.dtype),
-                          o.tokenizer.empty());
+GgufWritten write_gguf_base(const ExportArguments& o, Dtype dtype) {
+  return write_gguf_model(o.gguf, open_model(o.source, o.tokenizer), dtype, o.tokenizer.empty());
 }
 
-GgufWritten write_gguf_lora(const ExportArguments& o) {
+GgufWritten write_gguf_lora(const ExportArguments& o, Dtype dtype) {
   LoadedModel model = load_model(o.source, o.tokenizer);
   load_adapter(o.adapter, model);
   if (model.lora() == nullptr)
     fail("{}: is not a LoRA adapter; llama.cpp does not have Focus attention", o.adapter);
-  return write_gguf_adapter(o.gguf, model, gguf_dtype(o.dtype.empty() ? "float32" : o.dtype));
+  return write_gguf_adapter(o.gguf, model, dtype);
 }
 
 int export_gguf(const ExportArguments& o) {
   if (o.with_code) fail("--with-code: writes Python into a folder (--out), not into a GGUF file");
   refuse_existing(o.gguf, o.overwrite);
   const bool adapter = !o.adapter.empty();
-  const GgufWritten written = adapter ? write_gguf_lora(o) : write_gguf_base(o);
+  const std::string word = !o.dtype.empty() ? o.dtype : adapter ? "float32" : "f16";
+  const Dtype dtype = weight_dtype(word, kGgufBlocks).dtype;
+  const GgufWritten written = adapter ? write_gguf_lora(o, dtype) : write_gguf_base(o, dtype);
   fmt::print("{}: {} of {}, {} parameters in {}\n", o.gguf, adapter ? "LoRA" : "model",
              written.architecture, written.parameters, written.type);
   for (const std::string& notice : written.notices) fmt::print("notice: {}\n", notice);

@@ -5,7 +5,7 @@
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
-#include "autograd/base/clock.h"
+#include "autograd/base/profile.h"
 #include "focus/method/summary/head_budgets.h"
 
 namespace focus::app {

@@ -2,13 +2,15 @@
 
 #include "apps/command.h"
 #include "autograd/base/check.h"
-#include "focus/models/model_import.h"
+#include "autograd/gemm/block_formats.h"
+#include "focus/models/model_export.h"
 
 namespace focus::app {
 
 int run_import(Arguments arguments) {
   std::string folder, out, tokenizer, dtype, json;
   bool overwrite = false, allow_nonfinite = false;
+  const std::vector<std::string> dtypes = weight_dtypes(kRoundedFormats);
   CLI::App app(
       "Imports a Hugging Face folder (config.json, model.safetensors or its shards, tokenizer) or "
       "a GGUF file into a checkpoint file (.h5). Every tensor keeps its type, GGUF blocks "
@@ -21,8 +23,8 @@ int run_import(Arguments arguments) {
   app.add_option("--dtype", dtype,
                  fmt::format("dtype of the weights (default: unchanged): {}; block types (q8_0 "
                              "...) apply to matrices, and vectors become float32",
-                             fmt::join(import_dtypes(), ", ")))
-      ->check(CLI::IsMember(import_dtypes()));
+                             fmt::join(dtypes, ", ")))
+      ->check(CLI::IsMember(dtypes));
   app.add_option("--json", json, "also write the figures to this JSON file");
   app.add_flag("--overwrite", overwrite, "replace an existing file");
   app.add_flag("--allow-nonfinite", allow_nonfinite, "also import NaN and infinite weights");
@@ -33,7 +35,8 @@ int run_import(Arguments arguments) {
   StoreWriter store(out, "model");
   write_model_head(store, files.config, files.tokenizer.get(), files.side_files);
   const ImportedModel imported = import_weights(
-      files, store, dtype.empty() ? std::nullopt : std::optional(import_dtype(dtype)));
+      files, store,
+      dtype.empty() ? std::nullopt : std::optional(weight_dtype(dtype, kRoundedFormats).dtype));
   const ReadModel& model = imported.model;
   if (model.nonfinite.count > 0 && !allow_nonfinite)
     fail(

@@ -9,7 +9,6 @@
 #include "data/gguf/gguf.h"
 #include "focus/adapters/lora/lora.h"
 #include "focus/method/summary/head_budgets.h"
-#include "focus/models/fingerprint.h"
 
 namespace focus::app {
 namespace {

@@ -8,16 +8,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "autograd/base/clock.h"
 #include "autograd/base/memory.h"
+#include "autograd/base/profile.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {
-
-std::string processor_name() {
-  const std::string name = system_field("/proc/cpuinfo", "model name");
-  return name.empty() ? "unknown" : name;
-}
 
 std::array<std::size_t, 3> cache_bytes() {
   // sysconf() knows them too, but of some processors the third as that of all cores together.
@@ -76,7 +71,8 @@ double measured_peak_gflops() {
 }
 
 Machine this_machine() {
-  return {.processor = processor_name(),
+  const std::string name = system_field("/proc/cpuinfo", "model name");
+  return {.processor = name.empty() ? "unknown" : name,
           .threads = omp_get_max_threads(),
           .kernels = simd::kernels().name,
           .numbers = sizeof(Real) == 4 ? "float32" : "float64",

@@ -9,8 +9,6 @@
 // The machine that a speed was measured on.
 namespace focus {
 
-/// The processor's own name; "unknown" where the system does not say.
-std::string processor_name();
 /// Bytes of a core's caches: first level (data), second, and the third, which cores share; 0 where
 /// the system does not say.
 std::array<std::size_t, 3> cache_bytes();
@@ -30,7 +28,7 @@ inline double median(std::vector<double> values) {
 
 /// Printed with every speed.
 struct Machine {
-  std::string processor;
+  std::string processor;  // its own name; "unknown" where the system does not say
   int threads = 1;
   std::string kernels;  // of the instruction set
   std::string numbers;  // "float32"

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -45,6 +46,14 @@ Variable swiglu(const Variable& gate, const Variable& up);
 /// Each number is 0 with this probability (in [0, 1)), else divided by 1 - probability. Which ones
 /// depends on the key and the number's place alone, so that the same key gives the same bits.
 Variable dropout(const Variable& x, double probability, std::uint64_t key);
+
+/// The soft-cap c tanh(s / c) of attention's scores and of the output head's logits (Gemma 2); c =
+/// 0 caps nothing. Tiles of attention use the kernel softcap_row (autograd/simd), which computes
+/// tanh by e^2x only: the error near 0 does not matter to a softmax.
+inline Real soft_cap(Real s, Real cap) { return cap > 0 ? cap * std::tanh(s / cap) : s; }
+/// A row in place; `slope`, where not null, receives the derivative at each number.
+void soft_cap(Real* row, Index n, Real cap, Real* slope = nullptr);
+Variable soft_cap(const Variable& x, Real cap);
 
 // ---- products and shapes -----------------------------------------------------------------------
 

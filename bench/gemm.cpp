@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "autograd/gemm/block_rounding.h"
+#include "autograd/gemm/block_formats.h"
 #include "autograd/gemm/frozen_matrix.h"
 #include "bench/cases.h"
 #include "bench/gemm_shapes.h"

@@ -6,7 +6,6 @@
 
 #include "autograd/base/check.h"
 #include "autograd/simd/bf16_kernels.h"
-#include "autograd/soft_cap.h"
 
 namespace focus {
 namespace {

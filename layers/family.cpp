@@ -1,4 +1,5 @@
-#include "layers/architectures/common.h"
+#include "layers/family.h"
+
 #include "layers/gguf_settings.h"
 
 // How the parts of a Family that are data are read and written, in config.json and in GGUF files.
@@ -7,21 +8,38 @@ namespace {
 
 using Layers = WindowForm::Layers;
 
-void read_sizes(const JsonForm& form, const JsonFields& json, ModelConfig& c) {
-  c.hidden_size = json.integer("hidden_size");
-  c.intermediate_size = json.integer("intermediate_size");
-  c.num_hidden_layers = json.integer("num_hidden_layers");
-  c.num_attention_heads = json.integer("num_attention_heads");
-  c.num_key_value_heads =
-      json.nullable_integer("num_key_value_heads", form.num_key_value_heads).value_or(0);
-  if (c.num_key_value_heads == 0 && !json.has("num_key_value_heads"))
-    c.num_key_value_heads = c.num_attention_heads;
-  if (json.has("head_dim"))
-    c.head_dim = json.integer("head_dim");
-  else
-    c.head_dim = form.head_dim > 0 ? form.head_dim : head_dim_of(json, c);
-  c.max_position_embeddings = json.integer("max_position_embeddings", form.max_position_embeddings);
-  c.norm_eps = json.number("rms_norm_eps", form.rms_norm_eps);
+/// hidden_size / num_attention_heads; throws where it is not a whole number.
+Index head_dim_of(const Family& family, const JsonFields& json, const ModelConfig& c) {
+  if (c.num_attention_heads <= 0) return 0;  // validate() says which key is wrong
+  check(c.hidden_size % c.num_attention_heads == 0, "{}: {} {} does not divide {} {}", json.where(),
+        family.key("num_attention_heads"), c.num_attention_heads, family.key("hidden_size"),
+        c.hidden_size);
+  return c.hidden_size / c.num_attention_heads;
+}
+
+void read_sizes(const Family& family, const JsonFields& json, ModelConfig& c) {
+  const JsonForm& form = family.json;
+  const auto size = [&](const char* ours, bool may_lack = false, Index otherwise = 0) {
+    const char* key = family.key(ours);
+    return may_lack ? json.integer(key, otherwise) : json.integer(key);
+  };
+  c.hidden_size = size("hidden_size");
+  c.intermediate_size =
+      size("intermediate_size", form.inner_factor > 0, form.inner_factor * c.hidden_size);
+  c.num_hidden_layers = size("num_hidden_layers");
+  c.num_attention_heads = c.num_key_value_heads = size("num_attention_heads");
+  c.max_position_embeddings = size("max_position_embeddings", form.max_position_embeddings > 0,
+                                   form.max_position_embeddings);
+  if (!form.grouped_heads) {
+    c.head_dim = head_dim_of(family, json, c);
+    json.report_ignored("head_dim", static_cast<double>(c.head_dim));
+  } else {
+    const auto given = json.nullable_integer("num_key_value_heads", form.num_key_value_heads);
+    if (json.has("num_key_value_heads") || given.value_or(0) > 0) c.num_key_value_heads = *given;
+    const bool derived = form.head_dim == 0 && !json.has("head_dim");
+    c.head_dim = derived ? head_dim_of(family, json, c) : json.integer("head_dim", form.head_dim);
+  }
+  c.norm_eps = json.number(family.key("norm_eps"), form.norm_eps);
   if (json.has(form.activation_key))
     c.activation = activation_named(json.text(form.activation_key), json.where());
   c.tie_word_embeddings = json.boolean("tie_word_embeddings", c.tie_word_embeddings);
@@ -99,17 +117,56 @@ const RopeConfig& local_rope_of(const ModelConfig& c) {
 }
 
 void write_ropes(const RopeForm& form, const ModelConfig& c, nlohmann::ordered_json& json) {
-  if (form.partial_heads) {
-    json[form.partial] = c.rope.partial_rotary_factor;
-    if (c.rope.scaling == RopeConfig::Scaling::longrope)
-      json["original_max_position_embeddings"] = c.rope.original_max_position_embeddings;
-  }
+  if (form.partial_heads) json[form.partial] = c.rope.partial_rotary_factor;
+  if (form.original > 0 && c.rope.scaling == RopeConfig::Scaling::longrope)
+    json["original_max_position_embeddings"] = c.rope.original_max_position_embeddings;
   if (form.local_theta != nullptr) json[form.local_theta] = local_rope_of(c).theta;
   json[form.theta] = c.rope.theta;
   json["rope_parameters"] = write_rope(c.rope);
   if (form.by_layer)
     json["rope_parameters"] = {{"full_attention", write_rope(c.rope)},
                                {"sliding_attention", write_rope(local_rope_of(c))}};
+}
+
+/// Sliding windows by attention.sliding_window and its pattern; `window` where the file says none
+/// and 0 means none. `period`: every so manieth layer has none where the file has no pattern; 0:
+/// all have one.
+void read_gguf_windows(const GgufSettings& s, Index window, Index period, ModelConfig& c) {
+  window = s.integer("attention.sliding_window", window);
+  if (window == 0) return;
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
+  const std::string key = s.key(kPattern);
+  std::vector<bool> local(static_cast<std::size_t>(c.num_hidden_layers), true);
+  if (s.source().metadata().is_array(key)) {
+    const std::size_t layers = local.size();
+    local = *s.source().metadata().flags(key);
+    if (local.size() != layers)
+      fail("{}: {} has {} values for {} layers", s.where(), key, local.size(), layers);
+  } else {
+    period = s.integer(kPattern, period);
+    for (std::size_t i = 0; i < local.size(); ++i)
+      local[i] = period == 0 || static_cast<Index>(i) % period != period - 1;
+  }
+  for (const bool slides : local) c.sliding_windows.push_back(slides ? window : 0);
+  if (c.widest_window() == 0) c.sliding_windows.clear();
+}
+
+/// The base frequency of layers with a sliding window, `theta` where the file says none: they have
+/// rotary embeddings without scaling.
+void read_gguf_local_rope(const GgufSettings& s, double theta, ModelConfig& c) {
+  const RopeConfig local{.theta = s.number("rope.freq_base_swa", theta),
+                         .partial_rotary_factor = c.rope.partial_rotary_factor};
+  c.local_rope.reset();
+  if (local != c.rope) c.local_rope = local;
+}
+
+/// sliding_windows as attention.sliding_window and its pattern, a flag for each layer.
+void write_gguf_upper_windows(const ModelConfig& c, GgufSettingsWriter& s) {
+  if (c.widest_window() == 0) return;
+  s.integer("attention.sliding_window", c.widest_window());
+  std::vector<bool> local;
+  for (Index i = 0; i < c.num_hidden_layers; ++i) local.push_back(c.sliding_window(i) > 0);
+  s.flags("attention.sliding_window_pattern", local);
 }
 
 /// attention.sliding_window, and its pattern where it is not the `period` that readers assume.
@@ -130,12 +187,8 @@ void write_gguf_periodic(const ModelConfig& c, Index period, GgufSettingsWriter&
 }  // namespace
 
 void Family::read_json(const JsonFields& fields, ModelConfig& c) const {
-  if (!json) return read(fields, c);
-  read_sizes(*json, fields, c);
-  if (rope.by_layer)
-    read_ropes_by_layer(fields, rope, c);
-  else
-    c.rope = read_rope(fields, c, rope);
+  read_sizes(*this, fields, c);
+  if (!c.learned_positions) read_ropes(fields, rope, c);
   check(rope.partial_heads || c.rope.partial_rotary_factor == 1,
         "{}: partial_rotary_factor {} is not supported: this model_type rotates whole heads",
         fields.where(), c.rope.partial_rotary_factor);
@@ -145,30 +198,31 @@ void Family::read_json(const JsonFields& fields, ModelConfig& c) const {
 
 nlohmann::ordered_json Family::write_json(const ModelConfig& c) const {
   nlohmann::ordered_json out = {{"architectures", {architecture}}};
-  if (json) {
-    out.update({{"hidden_size", c.hidden_size},
-                {"intermediate_size", c.intermediate_size},
-                {"num_hidden_layers", c.num_hidden_layers},
-                {"num_attention_heads", c.num_attention_heads},
-                {"num_key_value_heads", c.num_key_value_heads},
-                {"head_dim", c.head_dim},
-                {"max_position_embeddings", c.max_position_embeddings},
-                {"rms_norm_eps", c.norm_eps},
-                {json->activation_key, activation_name(c.activation)}});
-    if (c.vocab_size <= json->pad_token) out["pad_token_id"] = nullptr;
-    if (json->attention_bias) out["attention_bias"] = c.attention_bias;
-    if (json->mlp_bias) out["mlp_bias"] = c.mlp_bias;
+  // In this order: a model's fingerprint is of the text.
+  out[key("hidden_size")] = c.hidden_size;
+  if (json.inner_factor == 0) out[key("intermediate_size")] = c.intermediate_size;
+  out[key("num_hidden_layers")] = c.num_hidden_layers;
+  out[key("num_attention_heads")] = c.num_attention_heads;
+  if (json.grouped_heads) {
+    out["num_key_value_heads"] = c.num_key_value_heads;
+    out["head_dim"] = c.head_dim;
   }
+  out[key("max_position_embeddings")] = c.max_position_embeddings;
+  if (json.inner_factor > 0) out[key("intermediate_size")] = c.intermediate_size;
+  out[key("norm_eps")] = c.norm_eps;
+  out[json.activation_key] = activation_name(c.activation);
+  if (c.vocab_size <= json.pad_token) out["pad_token_id"] = nullptr;
+  if (json.attention_bias) out["attention_bias"] = c.attention_bias;
+  if (json.mlp_bias) out["mlp_bias"] = c.mlp_bias;
   if (write != nullptr) write(c, out);
-  if (!json) return out;
   write_windows(windows, c, out);
-  write_ropes(rope, c, out);
+  if (!c.learned_positions) write_ropes(rope, c, out);
   return out;
 }
 
 void Family::read_gguf(const GgufSettings& s, ModelConfig& c) const {
-  if (json && json->attention_bias) read_gguf_attention_biases(s, c);
-  if (json && json->mlp_bias) c.mlp_bias = s.tensor("blk.0.ffn_up.bias") != nullptr;
+  if (json.attention_bias) read_gguf_attention_biases(s, c);
+  if (json.mlp_bias) c.mlp_bias = s.tensor("blk.0.ffn_up.bias") != nullptr;
   if (gguf.read != nullptr) gguf.read(s, c);
   constexpr const char *kWindow = "attention.sliding_window",
                        *kPattern = "attention.sliding_window_pattern";

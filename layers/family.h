@@ -29,13 +29,15 @@ struct StoredName {
   std::string name;
 };
 
-/// A config.json with Llama's keys: what transformers' config class takes for absent ones, and
-/// which further keys the family has.
+/// A config.json with Llama's keys or those of Family::keys: what transformers' config class takes
+/// for absent ones, and which further keys the family has.
 struct JsonForm {
+  bool grouped_heads = true;      // the family has the next two keys
   Index num_key_value_heads = 0;  // 0: as many as num_attention_heads
   Index head_dim = 0;             // 0: hidden_size / num_attention_heads
-  Index max_position_embeddings = 2048;
-  double rms_norm_eps = 1e-6;
+  Index inner_factor = 0;         // intermediate_size over hidden_size; 0: the file has to say it
+  Index max_position_embeddings = 2048;  // 0: the file has to say it
+  double norm_eps = 1e-6;
   const char* activation_key = "hidden_act";
   bool attention_bias = false, mlp_bias = false;  // the family has these keys; absent: false
   Index pad_token = -1;  // pad_token_id of a file without one; null is written for less tokens
@@ -48,7 +50,7 @@ struct RopeForm {
   bool partial_heads = false;         // it may rotate a part of each head
   Index original = 0;                 // the family's original_max_position_embeddings; 0: none
   bool yarn_is_longrope = false;      // the types "su" and "yarn" are old names of longrope
-  bool by_layer = false;              // rope_parameters by type of layer, see read_ropes_by_layer()
+  bool by_layer = false;              // rope_parameters by type of layer, see read_ropes()
   const char* local_theta = nullptr;  // key of the base frequency of layers with a window
 };
 
@@ -91,14 +93,14 @@ struct GgufForm {
   void (*write)(const ModelConfig& config, GgufSettingsWriter& settings) = nullptr;
 };
 
-/// A family of published models: how its config.json reads, and its table of names. One file of
-/// layers/architectures/ each.
+/// A family of published models: how its config.json reads, and its table of names
+/// (layers/architectures/).
 struct Family {
   std::string model_type;
   const char* architecture;            // transformers' class
   std::string base_prefix = "model.";  // which names in checkpoints of a bare base model lack
   ModelConfig common = {};             // all its models, of any size
-  std::optional<JsonForm> json = {};   // none: `read` and `write` do it all
+  JsonForm json = {};
   RopeForm rope = {};
   WindowForm windows = {};
   Index rotary_period = 0;  // the last of so many layers has no rotary embeddings; 0: all have
@@ -124,6 +126,11 @@ struct Family {
     return rotary_period == 0 || layer % rotary_period != rotary_period - 1;
   }
 
+  /// What its config.json calls a key of ours.
+  const char* key(const char* ours) const {
+    const auto theirs = keys.find(ours);
+    return theirs == keys.end() ? ours : theirs->second.c_str();
+  }
   void read_json(const JsonFields& json, ModelConfig& config) const;
   nlohmann::ordered_json write_json(const ModelConfig& config) const;
   void read_gguf(const GgufSettings& settings, ModelConfig& config) const;
@@ -139,14 +146,13 @@ Activation activation_named(const std::string& name, const std::string& where);
 /// The name that activation_named reads back.
 std::string activation_name(Activation activation);
 
-/// rope_scaling, or otherwise rope_parameters; what they leave out is the config's own under the
-/// names of `form`, or that of `config`, which has max_position_embeddings. Reports where two of
-/// them differ: it follows transformers.
-RopeConfig read_rope(const JsonFields& json, const ModelConfig& config, const RopeForm& form);
-/// rope and local_rope of `config`, where rope_parameters has one object for layers of
-/// full_attention and one for those of sliding_attention, and rope_scaling changes the former.
-void read_ropes_by_layer(const JsonFields& json, const RopeForm& form, ModelConfig& config);
-/// The rope_parameters that read_rope reads back.
+/// rope of `config` from rope_scaling, or otherwise rope_parameters; what they leave out is the
+/// config.json's own under the names of `form`, or what `config` has, which has
+/// max_position_embeddings. Reports where two of them differ: it follows transformers. By layer:
+/// rope_parameters has an object for layers of full_attention and one for those of
+/// sliding_attention, which is local_rope's, and rope_scaling changes the former.
+void read_ropes(const JsonFields& json, const RopeForm& form, ModelConfig& config);
+/// The rope_parameters that read_ropes reads back.
 nlohmann::ordered_json write_rope(const RopeConfig& rope);
 /// What yarn and longrope multiply cosines and sines by, by default.
 double yarn_attention_factor(double factor, double mscale = 1);

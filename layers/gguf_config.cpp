@@ -97,27 +97,23 @@ std::string architecture_of(const GgufMetadata& metadata) {
   return *architecture;
 }
 
-const char* epsilon_key(const ModelConfig& config) {
-  return config.norm == NormKind::rms_norm ? "attention.layer_norm_rms_epsilon"
-                                           : "attention.layer_norm_epsilon";
-}
-
 /// What a key of ours is called in the file.
 std::string key_of(const GgufSettings& settings, const ModelConfig& config,
                    const std::string& ours) {
-  if (ours == "norm_eps") return settings.key(epsilon_key(config));
+  if (ours == "norm_eps") return settings.key(gguf_epsilon_key(config));
+  if (ours == "short_factor") return kShortFactors;
+  if (ours == "long_factor") return kLongFactors;
+  for (const GgufSize& size : kGgufSizes)
+    if (size.ours == ours) return settings.key(size.theirs);
   static const std::map<std::string, std::string> names = {
-      {"vocab_size", "vocab_size"},
-      {"hidden_size", "embedding_length"},
-      {"intermediate_size", "feed_forward_length"},
-      {"num_hidden_layers", "block_count"},
-      {"num_attention_heads", "attention.head_count"},
-      {"num_key_value_heads", "attention.head_count_kv"},
-      {"head_dim", "attention.key_length"},
-      {"max_position_embeddings", "context_length"},
       {"rope_theta", "rope.freq_base"},
       {"rope_local_base_freq", "rope.freq_base_swa"},
       {"partial_rotary_factor", "rope.dimension_count"},
+      {"factor", "rope.scaling.factor"},
+      {"beta_fast", "rope.scaling.yarn_beta_fast"},
+      {"beta_slow", "rope.scaling.yarn_beta_slow"},
+      {"attention_factor", "rope.scaling.attn_factor"},
+      {"original_max_position_embeddings", "rope.scaling.original_context_length"},
       {"attn_logit_softcapping", "attn_logit_softcapping"},
       {"final_logit_softcapping", "final_logit_softcapping"},
       {"sliding_window", "attention.sliding_window"}};
@@ -125,18 +121,13 @@ std::string key_of(const GgufSettings& settings, const ModelConfig& config,
   return name == names.end() ? ours : settings.key(name->second);
 }
 
+/// All but the vocabulary's.
 void read_sizes(const GgufSettings& s, ModelConfig& c) {
-  c.num_hidden_layers = s.integer("block_count");
-  c.hidden_size = s.integer("embedding_length");
-  c.max_position_embeddings = s.integer("context_length");
-  c.intermediate_size = s.of_all_layers("feed_forward_length", c.num_hidden_layers);
-  c.num_attention_heads = s.of_all_layers("attention.head_count", c.num_hidden_layers);
-  c.num_key_value_heads = s.has("attention.head_count_kv")
-                              ? s.of_all_layers("attention.head_count_kv", c.num_hidden_layers)
-                              : c.num_attention_heads;
-  if (s.has("attention.key_length")) {
-    c.head_dim = s.integer("attention.key_length");
-  } else if (c.num_attention_heads > 0) {
+  for (const auto& [ours, theirs, size, by_layer, may_lack] : std::span(kGgufSizes).subspan(1))
+    if (!may_lack || s.has(theirs))
+      c.*size = by_layer ? s.of_all_layers(theirs, c.num_hidden_layers) : s.integer(theirs);
+  if (!s.has("attention.head_count_kv")) c.num_key_value_heads = c.num_attention_heads;
+  if (!s.has("attention.key_length") && c.num_attention_heads > 0) {
     if (c.hidden_size % c.num_attention_heads != 0)
       fail("{}: {} {} does not divide {} {}", s.where(), s.key("attention.head_count"),
            c.num_attention_heads, s.key("embedding_length"), c.hidden_size);
@@ -170,134 +161,12 @@ void read_special_tokens(const GgufMetadata& metadata, ModelConfig& c) {
                                                          : std::nullopt;
   };
   c.bos_token_id = id("tokenizer.ggml.bos_token_id");
-  c.eos_token_id = id("tokenizer.ggml.eos_token_id");
-}
-
-/// A share of a head's numbers that is `dims` of them: the family's where that is it.
-double rotary_factor(const ModelConfig& c, Index dims) {
-  ModelConfig trial = c;
-  if (trial.rotary_dim() == dims) return c.rope.partial_rotary_factor;
-  trial.rope.partial_rotary_factor = static_cast<double>(dims) / static_cast<double>(c.head_dim);
-  if (trial.rotary_dim() != dims)  // rounded down
-    trial.rope.partial_rotary_factor = std::nextafter(trial.rope.partial_rotary_factor, 1.0);
-  return trial.rope.partial_rotary_factor;
-}
-
-void read_rope(const GgufSettings& s, const GgufForm& form, ModelConfig& c) {
-  c.rope.theta = s.number("rope.freq_base", 10000.0);
-  const Index dims = s.integer("rope.dimension_count", c.head_dim);
-  if (dims < 2 || dims % 2 != 0 || dims > c.head_dim)
-    fail("{}: {} must be even and from 2 to {}, not {}", s.where(), s.key("rope.dimension_count"),
-         c.head_dim, dims);
-  const bool whole = c.rope.partial_rotary_factor == 1 && !form.partial_rotary;
-  if (whole && dims != c.head_dim)
-    fail("{}: {} is {} of {} values: this architecture rotates whole heads", s.where(),
-         s.key("rope.dimension_count"), dims, c.head_dim);
-  c.rope.partial_rotary_factor = rotary_factor(c, dims);
-  read_gguf_rope_scaling(s, form, c);
-}
-
-}  // namespace
-
-std::span<const TensorRule> gguf_rules() {
-  static const std::vector<TensorRule> rules = make_rules();
-  return rules;
-}
-
-bool is_rope_tensor(const GgufForm& form, const std::string& name) {
-  return (form.rope_factors && name == kRopeFactors) ||
-         (form.longrope && (name == kShortFactors || name == kLongFactors));
-}
-
-double added_in_gguf(const ModelConfig& config, const std::string& ours) {
-  return ours.ends_with("norm.weight") ? config.norm_weight_offset : 0;
-}
-
-const Family& find_gguf_family(const std::string& architecture, bool has_window,
-                               const std::string& where) {
-  const Family* found = nullptr;
-  std::string known;
-  for (const Family& family : families()) {
-    const GgufForm& form = family.gguf;
-    if (form.architecture.empty()) continue;
-    if (known.find(form.architecture) == std::string::npos)
-      known += (known.empty() ? "" : ", ") + form.architecture;
-    if (form.architecture != architecture) continue;
-    if (found == nullptr || form.has_window == has_window) found = &family;
-  }
-  if (found == nullptr)
-    fail("{}: architecture \"{}\" is not supported ({} are)", where, shown(architecture), known);
-  return *found;
-}
-
-ModelConfig read_gguf_config(const GgufSource& source) {
-  const GgufMetadata& metadata = source.metadata();
-  const std::string architecture = architecture_of(metadata);
-  const GgufSettings s(source, architecture);
-  const bool window =
-      s.has("attention.sliding_window") && s.integer("attention.sliding_window") > 0;
-  const Family& family = find_gguf_family(architecture, window, metadata.where());
-  ModelConfig c = family.common;
-  c.model_type = family.model_type;
-  const auto validate = [&](const ModelConfig& config) {
-    config.validate(metadata.where(),
-                    [&](const std::string& ours) { return key_of(s, config, ours); });
-  };
-  read_vocabulary(s, c);
-  read_sizes(s, c);
-  c.norm_eps = s.number(epsilon_key(c));
-  ModelConfig sizes = c;  // what follows divides by them
-  sizes.learned_positions = true;
-  validate(sizes);
-  if (!c.learned_positions) read_rope(s, family.gguf, c);
-  c.tie_word_embeddings = s.tensor("output.weight") == nullptr;
-  read_special_tokens(metadata, c);
-  family.read_gguf(s, c);
-  validate(c);
-  return c;
-}
-
-void read_gguf_attention_biases(const GgufSettings& s, ModelConfig& c) {
-  c.attention_bias = s.tensor("blk.0.attn_q.bias") || s.tensor("blk.0.attn_qkv.bias");
-  c.attention_out_bias = s.tensor("blk.0.attn_output.bias") != nullptr;
-  if (c.attention_bias != c.attention_out_bias)
-    fail(
-        "{}: biases only on {}, but in a {} either all of q, k, v and the output have biases or "
-        "none",
-        s.where(), c.attention_bias ? "q, k and v" : "the output", c.model_type);
-}
-
-void read_gguf_windows(const GgufSettings& s, Index window, Index period, ModelConfig& c) {
-  window = s.integer("attention.sliding_window", window);
-  if (window == 0) return;
-  constexpr const char* kPattern = "attention.sliding_window_pattern";
-  const std::string key = s.key(kPattern);
-  std::vector<bool> local(static_cast<std::size_t>(c.num_hidden_layers), true);
-  if (s.source().metadata().is_array(key)) {
-    const std::size_t layers = local.size();
-    local = *s.source().metadata().flags(key);
-    if (local.size() != layers)
-      fail("{}: {} has {} values for {} layers", s.where(), key, local.size(), layers);
-  } else {
-    period = s.integer(kPattern, period);
-    for (std::size_t i = 0; i < local.size(); ++i)
-      local[i] = period == 0 || static_cast<Index>(i) % period != period - 1;
-  }
-  for (const bool slides : local) c.sliding_windows.push_back(slides ? window : 0);
-  if (c.widest_window() == 0) c.sliding_windows.clear();
-}
-
-void read_gguf_local_rope(const GgufSettings& s, double theta, ModelConfig& c) {
-  const RopeConfig local{.theta = s.number("rope.freq_base_swa", theta),
-                         .partial_rotary_factor = c.rope.partial_rotary_factor};
-  c.local_rope.reset();
-  if (local != c.rope) c.local_rope = local;
+  if (const auto end = id("tokenizer.ggml.eos_token_id")) c.eos_token_ids = {*end};
 }
 
 // How a GGUF file says that rotary embeddings are stretched: by keys, or by factors in tensors.
 // Those of rope_freqs.weight are llama3's scaling, computed; transformers, and a model's
 // config.json here, want the parameters that they were computed from.
-namespace {
 
 /// A factor is a float32 that was rounded on its way more than once.
 constexpr double kAccuracy = 2e-6;
@@ -329,22 +198,11 @@ std::vector<double> read_factors(const GgufSettings& s, const char* name, Index 
   return {stored.span().begin(), stored.span().end()};
 }
 
-void check_original(const GgufSettings& s, const RopeConfig& rope) {
-  if (rope.original_max_position_embeddings == 0)
-    fail("{}: {} must be positive, not 0", s.where(),
-         s.key("rope.scaling.original_context_length"));
-}
-
-void read_gguf_yarn(const GgufSettings& s, RopeConfig& rope) {
+void read_yarn(const GgufSettings& s, RopeConfig& rope) {
   rope.scaling = RopeConfig::Scaling::yarn;
   rope.original_max_position_embeddings = s.integer("rope.scaling.original_context_length");
   rope.beta_fast = s.number("rope.scaling.yarn_beta_fast", rope.beta_fast);
   rope.beta_slow = s.number("rope.scaling.yarn_beta_slow", rope.beta_slow);
-  check_original(s, rope);
-  if (rope.beta_slow <= 0 || rope.beta_fast < rope.beta_slow)
-    fail("{}: {} {} must be at least {} {} and both positive", s.where(),
-         s.key("rope.scaling.yarn_beta_fast"), rope.beta_fast, s.key("rope.scaling.yarn_beta_slow"),
-         rope.beta_slow);
   // The first is transformers' own, copied by the converter; the second multiplies it.
   const double usual = yarn_attention_factor(rope.factor);
   rope.attention_factor =
@@ -353,21 +211,17 @@ void read_gguf_yarn(const GgufSettings& s, RopeConfig& rope) {
 }
 
 /// By its tensors: llama.cpp's converter of phi3 names no type.
-void read_gguf_longrope(const GgufSettings& s, ModelConfig& c) {
+void read_longrope(const GgufSettings& s, ModelConfig& c) {
   RopeConfig& rope = c.rope;
   const Index pairs = c.rotary_dim() / 2;
   rope.short_factor = read_factors(s, kShortFactors, pairs);
   rope.long_factor = read_factors(s, kLongFactors, pairs);
   if (rope.short_factor.empty() && rope.long_factor.empty()) return;
-  const auto sane = [](double factor) { return factor >= 1e-3 && factor <= 1e6; };
-  for (const auto* factors : {&rope.short_factor, &rope.long_factor})
-    if (factors->empty() || !std::ranges::all_of(*factors, sane))
-      fail("{}: {} and {} must both be set, to numbers from 0.001 to 1e6", s.where(), kShortFactors,
-           kLongFactors);
+  if (rope.short_factor.empty() || rope.long_factor.empty())
+    fail("{}: {} and {} must both be set", s.where(), kShortFactors, kLongFactors);
   rope.scaling = RopeConfig::Scaling::longrope;
   rope.original_max_position_embeddings =
       s.integer("rope.scaling.original_context_length", c.max_position_embeddings);
-  check_original(s, rope);
   rope.factor = static_cast<double>(c.max_position_embeddings) /
                 static_cast<double>(rope.original_max_position_embeddings);
   rope.attention_factor = s.number("rope.scaling.attn_factor", 1);
@@ -375,9 +229,7 @@ void read_gguf_longrope(const GgufSettings& s, ModelConfig& c) {
        rope.attention_factor);
 }
 
-}  // namespace
-
-void read_gguf_rope_scaling(const GgufSettings& s, const GgufForm& form, ModelConfig& c) {
+void read_rope_scaling(const GgufSettings& s, const GgufForm& form, ModelConfig& c) {
   const double factor = s.number("rope.scaling.factor", s.number("rope.scale_linear", 0));
   const std::string type = s.text("rope.scaling.type", factor > 0 ? "linear" : "none");
   const bool longrope = form.longrope && type == "longrope";
@@ -385,13 +237,11 @@ void read_gguf_rope_scaling(const GgufSettings& s, const GgufForm& form, ModelCo
     fail("{}: {} \"{}\" is not supported (none, linear, yarn{} are)", s.where(),
          s.key("rope.scaling.type"), type, form.longrope ? ", longrope" : "");
   if ((type == "linear" || type == "yarn") && factor != 0) {
-    if (factor < 1)
-      fail("{}: {} must be at least 1, not {}", s.where(), s.key("rope.scaling.factor"), factor);
     c.rope.factor = factor;
     c.rope.scaling = RopeConfig::Scaling::linear;
-    if (type == "yarn") read_gguf_yarn(s, c.rope);
+    if (type == "yarn") read_yarn(s, c.rope);
   }
-  if (form.longrope && c.rope.scaling == RopeConfig::Scaling::none) read_gguf_longrope(s, c);
+  if (form.longrope && c.rope.scaling == RopeConfig::Scaling::none) read_longrope(s, c);
   if (longrope && c.rope.scaling == RopeConfig::Scaling::none)
     fail("{}: {} is longrope, but tensor {} is missing", s.where(), s.key("rope.scaling.type"),
          kLongFactors);
@@ -407,6 +257,93 @@ void read_gguf_rope_scaling(const GgufSettings& s, const GgufForm& form, ModelCo
         "the only one that is supported",
         s.where(), kRopeFactors);
   c.rope = *scaled;
+}
+
+/// A share of a head's numbers that is `dims` of them: the family's where that is it.
+double rotary_factor(const ModelConfig& c, Index dims) {
+  ModelConfig trial = c;
+  if (trial.rotary_dim() == dims) return c.rope.partial_rotary_factor;
+  trial.rope.partial_rotary_factor = static_cast<double>(dims) / static_cast<double>(c.head_dim);
+  if (trial.rotary_dim() != dims)  // rounded down
+    trial.rope.partial_rotary_factor = std::nextafter(trial.rope.partial_rotary_factor, 1.0);
+  return trial.rope.partial_rotary_factor;
+}
+
+void read_rope(const GgufSettings& s, const GgufForm& form, ModelConfig& c) {
+  c.rope.theta = s.number("rope.freq_base", 10000.0);
+  const Index dims = s.integer("rope.dimension_count", c.head_dim);
+  if (dims < 2 || dims % 2 != 0 || dims > c.head_dim)
+    fail("{}: {} must be even and from 2 to {}, not {}", s.where(), s.key("rope.dimension_count"),
+         c.head_dim, dims);
+  const bool whole = c.rope.partial_rotary_factor == 1 && !form.partial_rotary;
+  if (whole && dims != c.head_dim)
+    fail("{}: {} is {} of {} values: this architecture rotates whole heads", s.where(),
+         s.key("rope.dimension_count"), dims, c.head_dim);
+  c.rope.partial_rotary_factor = rotary_factor(c, dims);
+  read_rope_scaling(s, form, c);
+}
+
+/// The family whose models have that architecture, of several the one that fits whether the file
+/// has a window.
+const Family& find_gguf_family(const std::string& architecture, bool has_window,
+                               const std::string& where) {
+  const Family* found = nullptr;
+  std::string known;
+  for (const Family& family : families()) {
+    const GgufForm& form = family.gguf;
+    if (form.architecture.empty()) continue;
+    if (known.find(form.architecture) == std::string::npos)
+      known += (known.empty() ? "" : ", ") + form.architecture;
+    if (form.architecture != architecture) continue;
+    if (found == nullptr || form.has_window == has_window) found = &family;
+  }
+  if (found == nullptr)
+    fail("{}: architecture \"{}\" is not supported ({} are)", where, shown(architecture), known);
+  return *found;
+}
+
+}  // namespace
+
+std::span<const TensorRule> gguf_rules() {
+  static const std::vector<TensorRule> rules = make_rules();
+  return rules;
+}
+
+ModelConfig read_gguf_config(const GgufSource& source) {
+  const GgufMetadata& metadata = source.metadata();
+  const std::string architecture = architecture_of(metadata);
+  const GgufSettings s(source, architecture);
+  const bool window =
+      s.has("attention.sliding_window") && s.integer("attention.sliding_window") > 0;
+  const Family& family = find_gguf_family(architecture, window, metadata.where());
+  ModelConfig c = family.common;
+  c.model_type = family.model_type;
+  const auto validate = [&](const ModelConfig& config) {
+    config.validate(metadata.where(),
+                    [&](const std::string& ours) { return key_of(s, config, ours); });
+  };
+  read_vocabulary(s, c);
+  read_sizes(s, c);
+  c.norm_eps = s.number(gguf_epsilon_key(c));
+  ModelConfig sizes = c;  // what follows divides by them
+  sizes.learned_positions = true;
+  validate(sizes);
+  if (!c.learned_positions) read_rope(s, family.gguf, c);
+  c.tie_word_embeddings = s.tensor("output.weight") == nullptr;
+  read_special_tokens(metadata, c);
+  family.read_gguf(s, c);
+  validate(c);
+  return c;
+}
+
+void read_gguf_attention_biases(const GgufSettings& s, ModelConfig& c) {
+  c.attention_bias = s.tensor("blk.0.attn_q.bias") || s.tensor("blk.0.attn_qkv.bias");
+  c.attention_out_bias = s.tensor("blk.0.attn_output.bias") != nullptr;
+  if (c.attention_bias != c.attention_out_bias)
+    fail(
+        "{}: biases only on {}, but in a {} either all of q, k, v and the output have biases or "
+        "none",
+        s.where(), c.attention_bias ? "q, k and v" : "the output", c.model_type);
 }
 
 std::optional<RopeConfig> llama3_rope(RopeConfig rope, const std::vector<double>& factors) {

@@ -25,23 +25,10 @@ RopeConfig without_scaling(RopeConfig rope) {
   return rope;
 }
 
-bool is_one_of(const ModelConfig& config, std::initializer_list<std::string_view> types) {
-  return std::ranges::find(types, config.model_type) != types.end();
-}
-
 void write_sizes(const ModelConfig& c, GgufSettingsWriter& s) {
-  s.integer("vocab_size", c.vocab_size);
-  s.integer("context_length", c.max_position_embeddings);
-  s.integer("embedding_length", c.hidden_size);
-  s.integer("block_count", c.num_hidden_layers);
-  s.integer("feed_forward_length", c.intermediate_size);
-  s.integer("attention.head_count", c.num_attention_heads);
-  s.integer("attention.head_count_kv", c.num_key_value_heads);
-  s.integer("attention.key_length", c.head_dim);
+  for (const GgufSize& size : kGgufSizes) s.integer(size.theirs, c.*size.size);
   s.integer("attention.value_length", c.head_dim);
-  s.number(c.norm == NormKind::rms_norm ? "attention.layer_norm_rms_epsilon"
-                                        : "attention.layer_norm_epsilon",
-           c.norm_eps);
+  s.number(gguf_epsilon_key(c), c.norm_eps);
 }
 
 /// The factors by which llama3's scaling divides each frequency.
@@ -67,35 +54,28 @@ void write_yarn(const RopeConfig& rope, GgufSettingsWriter& s) {
 }
 
 void write_rope(const ModelConfig& c, const GgufForm& form, GgufSettingsWriter& s) {
+  using enum RopeConfig::Scaling;
   if (c.learned_positions) return;
   s.integer("rope.dimension_count", c.rotary_dim());
   s.number("rope.freq_base", c.rope.theta);
-  switch (c.rope.scaling) {
-    case RopeConfig::Scaling::none:
-      break;
-    case RopeConfig::Scaling::linear:
-      s.text("rope.scaling.type", "linear");
-      s.number("rope.scaling.factor", c.rope.factor);
-      break;
-    case RopeConfig::Scaling::dynamic:
-      s.fail_unsupported("its rope_type is dynamic");
-    case RopeConfig::Scaling::yarn:
-      write_yarn(c.rope, s);
-      break;
-    case RopeConfig::Scaling::llama3: {
-      if (!form.rope_factors) s.fail_unsupported("its rope_type is llama3");
-      const std::vector<Real> numbers = llama3_factors(c);
-      if (!llama3_rope(without_scaling(c.rope), {numbers.begin(), numbers.end()}))
-        s.fail_unsupported("its llama3 rope_parameters differ from those of all known models");
-      break;
-    }
-    case RopeConfig::Scaling::longrope:
-      if (!form.longrope) s.fail_unsupported("its rope_type is longrope");
-      s.integer("rope.scaling.original_context_length", c.rope.original_max_position_embeddings);
-      s.number("rope.scaling.attn_factor", c.rope.attention_factor);
-      s.notice(
-          "llama.cpp selects longrope factors by the context that it is started with, this program "
-          "by the length of the text");
+  if (c.rope.scaling == dynamic) s.fail_unsupported("its rope_type is dynamic");
+  if (c.rope.scaling == linear) {
+    s.text("rope.scaling.type", "linear");
+    s.number("rope.scaling.factor", c.rope.factor);
+  } else if (c.rope.scaling == yarn) {
+    write_yarn(c.rope, s);
+  } else if (c.rope.scaling == llama3) {
+    if (!form.rope_factors) s.fail_unsupported("its rope_type is llama3");
+    const std::vector<Real> numbers = llama3_factors(c);
+    if (!llama3_rope(without_scaling(c.rope), {numbers.begin(), numbers.end()}))
+      s.fail_unsupported("its llama3 rope_parameters differ from those of all known models");
+  } else if (c.rope.scaling == longrope) {
+    if (!form.longrope) s.fail_unsupported("its rope_type is longrope");
+    s.integer("rope.scaling.original_context_length", c.rope.original_max_position_embeddings);
+    s.number("rope.scaling.attn_factor", c.rope.attention_factor);
+    s.notice(
+        "llama.cpp selects longrope factors by the context that it is started with, this program "
+        "by the length of the text");
   }
 }
 
@@ -109,8 +89,6 @@ void check_form(const ModelConfig& c, const Family& family, GgufSettingsWriter& 
       (c.attention_bias != common.attention_bias ||
        c.attention_out_bias != common.attention_out_bias || c.mlp_bias != common.mlp_bias))
     s.fail_unsupported("its biases differ from those of published models");
-  if (c.tie_word_embeddings) return;
-  if (is_one_of(c, {"gemma2"})) s.fail_unsupported("its output head is not tied to the embedding");
 }
 
 /// As the settings come back: numbers were float32, and what the file does not say is left out.
@@ -132,20 +110,13 @@ ModelConfig in_gguf_terms(ModelConfig c) {
   if (copies_tied_head(c)) c.tie_word_embeddings = false;
   // Two families share an architecture; at most a window distinguishes them.
   if (c.model_type == "mistral") c.model_type = "llama";
-  c.bos_token_id = c.eos_token_id = std::nullopt;
+  c.bos_token_id.reset();
+  c.eos_token_ids.clear();
   c.initializer_range = 0;
   return c;
 }
 
 }  // namespace
-
-void write_gguf_upper_windows(const ModelConfig& c, GgufSettingsWriter& s) {
-  if (c.widest_window() == 0) return;
-  s.integer("attention.sliding_window", c.widest_window());
-  std::vector<bool> local;
-  for (Index i = 0; i < c.num_hidden_layers; ++i) local.push_back(c.sliding_window(i) > 0);
-  s.flags("attention.sliding_window_pattern", local);
-}
 
 std::vector<std::string> add_gguf_settings(const ModelConfig& config, const std::string& where,
                                            GgufKeys& keys) {
@@ -178,7 +149,8 @@ std::vector<std::pair<std::string, std::vector<Real>>> gguf_rope_tensors(const M
 }
 
 bool copies_tied_head(const ModelConfig& config) {
-  return config.tie_word_embeddings && is_one_of(config, {"olmo2", "olmo3", "gpt_neox"});
+  const std::string& type = config.model_type;
+  return config.tie_word_embeddings && (type == "olmo2" || type == "olmo3" || type == "gpt_neox");
 }
 
 void check_gguf_settings(const ModelConfig& config, const GgufSource& written) {

@@ -28,12 +28,6 @@ inline constexpr const char* kRopeFactors = "rope_freqs.weight";
 /// Those of longrope, for texts within the original length and beyond it.
 inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 inline constexpr const char* kLongFactors = "rope_factors_long.weight";
-/// Whether a tensor of that name, no parameter, may be in files of that form.
-bool is_rope_tensor(const GgufForm& form, const std::string& name);
-
-/// The number that `family`'s GGUF files have added to the parameter `ours`: those of norms hold
-/// what the normed numbers are multiplied by, Gemma's w + 1 too.
-double added_in_gguf(const ModelConfig& config, const std::string& ours);
 
 /// The tensor of a GGUF file that a parameter of ours is, or is a part of: what the family's own
 /// files have fused is fused there too.
@@ -42,10 +36,27 @@ std::string gguf_name(const ModelConfig& config, const std::string& ours);
 /// any matrix with the parameter's rows.
 Tensor to_gguf_order(const ModelConfig& config, const std::string& ours, const Tensor& parameter);
 
-/// The family whose models have that architecture, of several the one that fits whether the file
-/// has a window. Throws std::runtime_error naming the known ones where no family fits.
-const Family& find_gguf_family(const std::string& architecture, bool has_window,
-                               const std::string& where);
+/// A number of a model that is whole, with its key behind the architecture.
+struct GgufSize {
+  std::string_view ours, theirs;
+  Index ModelConfig::*size;
+  bool by_layer = false, may_lack = false;
+};
+/// In the order in which they are written.
+inline constexpr GgufSize kGgufSizes[] = {
+    {"vocab_size", "vocab_size", &ModelConfig::vocab_size},
+    {"max_position_embeddings", "context_length", &ModelConfig::max_position_embeddings},
+    {"hidden_size", "embedding_length", &ModelConfig::hidden_size},
+    {"num_hidden_layers", "block_count", &ModelConfig::num_hidden_layers},
+    {"intermediate_size", "feed_forward_length", &ModelConfig::intermediate_size, true},
+    {"num_attention_heads", "attention.head_count", &ModelConfig::num_attention_heads, true},
+    {"num_key_value_heads", "attention.head_count_kv", &ModelConfig::num_key_value_heads, true,
+     true},
+    {"head_dim", "attention.key_length", &ModelConfig::head_dim, false, true}};
+inline const char* gguf_epsilon_key(const ModelConfig& config) {
+  return config.norm == NormKind::rms_norm ? "attention.layer_norm_rms_epsilon"
+                                           : "attention.layer_norm_epsilon";
+}
 
 /// The settings of a model in a GGUF file: names are keys without their first part, the
 /// architecture. Throws std::runtime_error naming file and key.
@@ -96,20 +107,6 @@ ModelConfig read_gguf_config(const GgufSource& source);
 
 /// Biases on q, k, v and the output, which all have or none.
 void read_gguf_attention_biases(const GgufSettings& settings, ModelConfig& config);
-/// Sliding windows by attention.sliding_window and its pattern; `window` where the file says none
-/// and 0 means none. `period`: every so manieth layer has none where the file has no pattern; 0:
-/// all have one.
-void read_gguf_windows(const GgufSettings& settings, Index window, Index period,
-                       ModelConfig& config);
-
-/// The base frequency of layers with a sliding window, `theta` where the file says none: they have
-/// rotary embeddings without scaling.
-void read_gguf_local_rope(const GgufSettings& settings, double theta, ModelConfig& config);
-
-/// rope.scaling.* and the tensors of factors that go with it, into a config that has its base
-/// frequency and knows how many numbers are rotated.
-void read_gguf_rope_scaling(const GgufSettings& settings, const GgufForm& form,
-                            ModelConfig& config);
 
 /// llama3's parameters from the factors by which each frequency is divided; `rope` says the rest.
 /// Nothing where those of published models (low_freq_factor 1, high_freq_factor 4, an original
@@ -164,8 +161,5 @@ bool copies_tied_head(const ModelConfig& config);
 
 /// Throws std::runtime_error where a file that was just written reads back with other settings.
 void check_gguf_settings(const ModelConfig& config, const GgufSource& written);
-
-/// sliding_windows as attention.sliding_window and its pattern, a flag for each layer.
-void write_gguf_upper_windows(const ModelConfig& config, GgufSettingsWriter& settings);
 
 }  // namespace focus

@@ -9,6 +9,7 @@
 #include "autograd/base/check.h"
 #include "autograd/tensor.h"
 #include "data/files/json_reader.h"
+#include "data/files/notice.h"
 
 namespace focus {
 
@@ -66,10 +67,6 @@ class JsonFields {
       return x.is_array() && std::ranges::all_of(x, is_number);
     });
   }
-  std::optional<double> nullable_number(const char* key, double otherwise) const {
-    if (!mentions(key)) return otherwise;
-    return has(key) ? std::optional(number(key)) : std::nullopt;
-  }
   bool boolean(const char* key, bool otherwise) const {
     if (!has(key)) return otherwise;
     return require(key, "true or false", [](const nlohmann::json& x) { return x.is_boolean(); });
@@ -91,6 +88,11 @@ class JsonFields {
     return require(key, "a list of short strings", [](const nlohmann::json& x) {
       return x.is_array() && std::ranges::all_of(x, is_short_text);
     });
+  }
+  /// Reports a number that the family does not read, where it is not `used`.
+  void report_ignored(const char* key, double used) const {
+    if (const double given = number(key, used); given != used)
+      notice("{}: {} {} is ignored for this model_type; {} is used", where_, key, given, used);
   }
   JsonFields object(const char* key) const {
     const auto is_object = [](const nlohmann::json& x) { return x.is_object(); };

@@ -23,20 +23,37 @@ void validate_rope(const ModelConfig& c, const std::string& where,
       c.rotary_layers.empty() || static_cast<Index>(c.rotary_layers.size()) == c.num_hidden_layers,
       "{}: {} covers {} layers, but there are {}", where, key("no_rope_layers"),
       c.rotary_layers.size(), c.num_hidden_layers);
+  using enum RopeConfig::Scaling;
   for (const RopeConfig* each : {&rope, &local}) {
-    check(each->scaling != RopeConfig::Scaling::dynamic || c.rotary_dim() > 2,
+    check(each->scaling == none || each->scaling == linear ||
+              each->original_max_position_embeddings > 0,
+          "{}: rope scaling: {} must be positive, not 0", where,
+          key("original_max_position_embeddings"));
+    check(each->factor >= 1 || each->scaling == longrope,
+          "{}: rope scaling: {} must be at least 1, not {}", where, key("factor"), each->factor);
+    check(each->scaling != dynamic || c.rotary_dim() > 2,
           "{}: rope_type dynamic needs more than 2 rotated values per head", where);
-    check(each->scaling != RopeConfig::Scaling::yarn || each->theta != 1,
-          "{}: rope_type yarn needs {} other than 1", where, key("rope_theta"));
+    check(each->scaling != yarn || each->theta != 1, "{}: rope_type yarn needs {} other than 1",
+          where, key("rope_theta"));
+    check(each->beta_slow > 0 && each->beta_fast >= each->beta_slow,
+          "{}: rope scaling: {} {} must be at least {} {} and both positive", where,
+          key("beta_fast"), each->beta_fast, key("beta_slow"), each->beta_slow);
+    check(each->low_freq_factor > 0 && each->high_freq_factor > each->low_freq_factor,
+          "{}: rope scaling: high_freq_factor {} must be above low_freq_factor {} and both "
+          "positive",
+          where, each->high_freq_factor, each->low_freq_factor);
     check(each->attention_factor >= 1e-3 && each->attention_factor <= 1e3,
           "{}: {} must be from 0.001 to 1000, not {}", where, key("attention_factor"),
           each->attention_factor);
-    if (each->scaling != RopeConfig::Scaling::longrope) continue;
+    if (each->scaling != longrope) continue;
     for (const auto& [name, factors] :
-         {std::pair{"short_factor", &each->short_factor}, {"long_factor", &each->long_factor}})
+         {std::pair{"short_factor", &each->short_factor}, {"long_factor", &each->long_factor}}) {
       check(static_cast<Index>(factors->size()) == c.rotary_dim() / 2,
             "{}: {} must have {} values, half of the rotated width of a head, not {}", where,
             key(name), c.rotary_dim() / 2, factors->size());
+      check(std::ranges::all_of(*factors, [](double x) { return x >= 1e-3 && x <= 1e6; }),
+            "{}: {} must be numbers from 0.001 to 1e6", where, key(name));
+    }
   }
 }
 
@@ -151,15 +168,10 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   config.initializer_range = fields.number("initializer_range", config.initializer_range);
   // Either may be a list.
   if (const auto ids = fields.integers("bos_token_id"); !ids.empty()) config.bos_token_id = ids[0];
-  config.other_eos_token_ids = fields.integers("eos_token_id");
-  if (!config.other_eos_token_ids.empty()) {
-    config.eos_token_id = config.other_eos_token_ids.front();
-    config.other_eos_token_ids.erase(config.other_eos_token_ids.begin());
-  }
+  config.eos_token_ids = fields.integers("eos_token_id");
   config.validate(where, [&](const std::string& ours) {
-    const auto theirs = family.keys.find(ours);
-    return theirs != family.keys.end() && fields.has(theirs->second.c_str()) ? theirs->second
-                                                                             : ours;
+    const char* theirs = family.key(ours.c_str());
+    return fields.has(theirs) ? theirs : ours;
   });
   return config;
 }
@@ -173,11 +185,9 @@ std::string write_model_config(const ModelConfig& config) {
   json["tie_word_embeddings"] = config.tie_word_embeddings;
   json["initializer_range"] = config.initializer_range;
   if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
-  if (config.eos_token_id) json["eos_token_id"] = *config.eos_token_id;
-  if (!config.other_eos_token_ids.empty()) {
-    json["eos_token_id"] = config.other_eos_token_ids;
-    json["eos_token_id"].insert(json["eos_token_id"].begin(), *config.eos_token_id);
-  }
+  const auto& ends = config.eos_token_ids;
+  if (ends.size() == 1) json["eos_token_id"] = ends[0];
+  if (ends.size() > 1) json["eos_token_id"] = ends;
   json["dtype"] = "float32";
   return json.dump(2) + "\n";
 }

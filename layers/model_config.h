@@ -92,8 +92,7 @@ struct ModelConfig {
 
   double initializer_range = 0.02;
   std::optional<Index> bos_token_id = {};
-  std::optional<Index> eos_token_id = {};       // the first of its list
-  std::vector<Index> other_eos_token_ids = {};  // the rest
+  std::vector<Index> eos_token_ids = {};  // a document ends with the first, a generation with any
 
   /// 0: the layer has no window.
   Index sliding_window(Index layer) const {

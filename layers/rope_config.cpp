@@ -147,14 +147,6 @@ Scaling scaling_named(const JsonFields& scaling, const RopeForm& form) {
                                           scaling.where(), type, fmt::join(names, ", ")));
 }
 
-void read_llama3(const JsonFields& scaling, RopeConfig& rope) {
-  rope.low_freq_factor = scaling.number("low_freq_factor");
-  rope.high_freq_factor = scaling.number("high_freq_factor");
-  check(rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor,
-        "{}: high_freq_factor {} must be above low_freq_factor {} and both positive",
-        scaling.where(), rope.high_freq_factor, rope.low_freq_factor);
-}
-
 void read_yarn(const JsonFields& scaling, RopeConfig& rope) {
   const auto or_default = [&](const char* key, double usual) {
     const double given = scaling.number(key, usual);
@@ -162,9 +154,6 @@ void read_yarn(const JsonFields& scaling, RopeConfig& rope) {
   };
   rope.beta_fast = or_default("beta_fast", 32);
   rope.beta_slow = or_default("beta_slow", 1);
-  check(rope.beta_slow > 0 && rope.beta_fast >= rope.beta_slow,
-        "{}: beta_fast {} must be at least beta_slow {} and both positive", scaling.where(),
-        rope.beta_fast, rope.beta_slow);
   rope.truncate = scaling.boolean("truncate", true);
   const double one = scaling.number("mscale", 0), all = scaling.number("mscale_all_dim", 0);
   double usual = yarn_attention_factor(rope.factor);
@@ -173,45 +162,33 @@ void read_yarn(const JsonFields& scaling, RopeConfig& rope) {
   rope.attention_factor = scaling.number("attention_factor", usual);
 }
 
-void read_longrope(const JsonFields& scaling, RopeConfig& rope) {
-  const auto factors = [&](const char* key) {
-    std::vector<double> numbers = scaling.numbers(key);
-    check(std::ranges::all_of(numbers, [](double x) { return x >= 1e-3 && x <= 1e6; }),
-          "{}: {} must be numbers from 0.001 to 1e6", scaling.where(), key);
-    return numbers;
-  };
-  rope.short_factor = factors("short_factor");
-  rope.long_factor = factors("long_factor");
-  rope.attention_factor =
-      scaling.number("attention_factor",
-                     longrope_attention_factor(rope.factor, rope.original_max_position_embeddings));
-}
-
 void read_scaling(const JsonFields& json, const JsonFields& scaling, const RopeForm& form,
                   Index positions, RopeConfig& rope) {
   rope.scaling = scaling_named(scaling, form);
   if (rope.scaling == Scaling::none) return;
   const bool by_length = rope.scaling == Scaling::yarn || rope.scaling == Scaling::longrope;
-  if (by_length || rope.scaling == Scaling::llama3) {
+  if (by_length || rope.scaling == Scaling::llama3)
     rope.original_max_position_embeddings = original_positions(json, scaling, form, positions);
-    check(rope.original_max_position_embeddings > 0,
-          "{}: original_max_position_embeddings must be positive, not 0", scaling.where());
-  }
   if (rope.scaling == Scaling::dynamic) rope.original_max_position_embeddings = positions;
   rope.factor = by_length && !scaling.has("factor")
                     ? static_cast<double>(positions) /
                           static_cast<double>(rope.original_max_position_embeddings)
                     : scaling.number("factor");
-  check(rope.factor >= 1 || rope.scaling == Scaling::longrope,
-        "{}: factor must be at least 1, not {}", scaling.where(), rope.factor);
-  if (rope.scaling == Scaling::llama3) read_llama3(scaling, rope);
+  if (rope.scaling == Scaling::llama3) {
+    rope.low_freq_factor = scaling.number("low_freq_factor");
+    rope.high_freq_factor = scaling.number("high_freq_factor");
+  }
   if (rope.scaling == Scaling::yarn) read_yarn(scaling, rope);
-  if (rope.scaling == Scaling::longrope) read_longrope(scaling, rope);
+  if (rope.scaling == Scaling::longrope) {
+    rope.short_factor = scaling.numbers("short_factor");
+    rope.long_factor = scaling.numbers("long_factor");
+    rope.attention_factor = scaling.number(
+        "attention_factor",
+        longrope_attention_factor(rope.factor, rope.original_max_position_embeddings));
+  }
 }
 
-}  // namespace
-
-RopeConfig read_rope(const JsonFields& json, const ModelConfig& config, const RopeForm& form) {
+RopeConfig read_rope(const JsonFields& json, const RopeForm& form, const ModelConfig& config) {
   RopeConfig rope = config.rope;
   rope.theta = json.number(form.theta, rope.theta);
   rope.partial_rotary_factor = json.number(form.partial, rope.partial_rotary_factor);
@@ -225,14 +202,21 @@ RopeConfig read_rope(const JsonFields& json, const ModelConfig& config, const Ro
   return rope;
 }
 
-void read_ropes_by_layer(const JsonFields& json, const RopeForm& form, ModelConfig& config) {
-  const auto part = [&](const char* type) -> std::optional<JsonFields> {
-    if (!says_something(json, "rope_parameters")) return std::nullopt;
+}  // namespace
+
+void read_ropes(const JsonFields& json, const RopeForm& form, ModelConfig& config) {
+  if (!form.by_layer) {
+    config.rope = read_rope(json, form, config);
+    return;
+  }
+  std::optional<JsonFields> global_part, local_part;
+  if (says_something(json, "rope_parameters")) {
     const JsonFields all = json.object("rope_parameters");
-    check(all.has("full_attention") || all.has("sliding_attention"),
+    if (all.has("full_attention")) global_part.emplace(all.object("full_attention"));
+    if (all.has("sliding_attention")) local_part.emplace(all.object("sliding_attention"));
+    check(global_part || local_part,
           "{}: must hold full_attention and sliding_attention, each with separate", all.where());
-    return all.has(type) ? std::optional(all.object(type)) : std::nullopt;
-  };
+  }
   const auto read = [&](RopeConfig& rope, const JsonFields& scaling) {
     check_flat(scaling);
     rope.theta = scaling.number("rope_theta", rope.theta);
@@ -245,7 +229,6 @@ void read_ropes_by_layer(const JsonFields& json, const RopeForm& form, ModelConf
   RopeConfig rope{.theta = json.number("rope_theta", config.rope.theta)};
   RopeConfig local = config.local_rope.value_or(config.rope);
   if (form.local_theta != nullptr) local.theta = json.number(form.local_theta, local.theta);
-  const auto global_part = part("full_attention"), local_part = part("sliding_attention");
   if (global_part) read(rope, *global_part);
   if (says_something(json, "rope_scaling")) {
     if (global_part && !json.object("rope_parameters").same("full_attention", "rope_scaling"))

@@ -36,21 +36,18 @@ std::vector<StoredName> names_of(std::span<const TensorRule> rules, const std::s
   return found;
 }
 
-StoredName name_of(const Family& family, const std::string& ours) {
-  return names_of(family.rules, ours).front();
-}
-
 /// The names in GGUF files: gate and up are one tensor where the family has one.
 std::vector<StoredName> gguf_names_of(const Family& family, const std::string& ours) {
-  const bool in_two = name_of(family, ours).rule->parts == 2;
+  const bool in_two = names_of(family.rules, ours).front().rule->parts == 2;
   std::vector<StoredName> found = names_of(gguf_rules(), ours);
   std::erase_if(found, [&](const StoredName& each) { return (each.rule->parts == 2) != in_two; });
   return found;
 }
 
 /// What is fused in the family's own files is fused in GGUF's: llama.cpp has one form of each.
-StoredName name_of(const Family& family, TensorNaming naming, const std::string& ours) {
-  const StoredName published = name_of(family, ours);
+StoredName name_of(const Family& family, const std::string& ours,
+                   TensorNaming naming = TensorNaming::published) {
+  const StoredName published = names_of(family.rules, ours).front();
   if (naming == TensorNaming::published) return published;
   for (const StoredName& each : gguf_names_of(family, ours))
     if (each.rule->parts == published.rule->parts) return each;
@@ -198,10 +195,18 @@ Found find_stored(const TensorSource& source, const Family& family, const ModelC
        names.front().name, config.model_type, config.num_hidden_layers);
 }
 
+/// The number that GGUF files have added to the parameter: those of norms hold what the normed
+/// numbers are multiplied by, Gemma's w + 1 too.
+Real added_in_gguf(const ModelConfig& config, const std::string& ours) {
+  return ours.ends_with("norm.weight") ? static_cast<Real>(config.norm_weight_offset) : 0;
+}
+
 /// Tensors that may be there beside the parameters.
 bool is_auxiliary(const TensorSource& source, const Family& family, const ModelConfig& config,
                   const std::string& name) {
-  if (source.naming() == TensorNaming::gguf) return is_rope_tensor(family.gguf, name);
+  if (source.naming() == TensorNaming::gguf)
+    return (family.gguf.rope_factors && name == kRopeFactors) ||
+           (family.gguf.longrope && (name == kShortFactors || name == kLongFactors));
   const bool ignored = std::ranges::any_of(
       family.ignored, [&](const std::string& ending) { return name.ends_with(ending); });
   return ignored || (config.tie_word_embeddings && name == name_of(family, "lm_head.weight").name);
@@ -229,7 +234,7 @@ void walk_stored(Decoder& decoder, const TensorSource& source, F&& f) {
         .shape = p.shape(),
         .numbers = view_of(*rule, config, p.shape(), bytes.bytes.data(), info->dtype,
                            rule->rotary_pairs && family.gguf.rotary_pairs),
-        .added = static_cast<Real>(gguf ? added_in_gguf(config, name) : 0),
+        .added = gguf ? added_in_gguf(config, name) : 0,
         .completes = completes};
     if (completes) fused.erase(info->name);
     used.insert(info->name);
@@ -317,9 +322,10 @@ void for_each_stored(const ModelConfig& config, const TensorSource& source,
   Decoder decoder(config);
   walk_stored(decoder, source, [&]<class P>(P& p, const StoredParameter& stored) {
     p = P();
+    if (stored.completes) source.verify(stored.info->name);
     f(stored);
+    trim_pool();
   });
-  trim_pool();
 }
 
 void load_weights(Decoder& decoder, const TensorSource& source, std::optional<Precision> frozen) {
@@ -351,14 +357,14 @@ void multiply_in_bf16(Decoder& decoder) {
 }
 
 std::string gguf_name(const ModelConfig& config, const std::string& ours) {
-  return name_of(find_family(config.model_type, "model"), TensorNaming::gguf, ours).name;
+  return name_of(find_family(config.model_type, "model"), ours, TensorNaming::gguf).name;
 }
 
 Tensor to_gguf_order(const ModelConfig& config, const std::string& ours, const Tensor& parameter) {
   const Family& family = find_family(config.model_type, "model");
   const bool pairs =
-      family.gguf.rotary_pairs && name_of(family, TensorNaming::gguf, ours).rule->rotary_pairs;
-  const auto added = static_cast<Real>(added_in_gguf(config, ours));
+      family.gguf.rotary_pairs && name_of(family, ours, TensorNaming::gguf).rule->rotary_pairs;
+  const Real added = added_in_gguf(config, ours);
   if (!pairs && added == 0) return parameter;
   Tensor stored(parameter.shape());
   if (added != 0)
@@ -443,7 +449,7 @@ Publisher<Stored>::Publisher(const ModelConfig& config, Function f, TensorNaming
 
 template <class Stored>
 void Publisher<Stored>::add(const std::string& name, Stored part) {
-  const auto [rule, theirs] = name_of(family_, naming_, name);
+  const auto [rule, theirs] = name_of(family_, name, naming_);
   std::vector<Stored>& parts = pending_[theirs];
   parts.push_back(std::move(part));
   if (static_cast<int>(parts.size()) < rule->parts) return;
@@ -457,29 +463,15 @@ void Publisher<Stored>::add(const std::string& name, Stored part) {
 template class Publisher<Tensor>;
 template class Publisher<PackedTensor>;
 
-void stream_weights(Decoder& decoder, const TensorSource& source,
-                    const std::function<void(const std::string&, Tensor&)>& filled,
-                    const PublishedFunction& f, TensorNaming naming) {
-  const ModelConfig& config = decoder.config();
-  const bool gguf = naming == TensorNaming::gguf;
-  Publisher<Tensor> publisher(config, f, naming);
-  walk_stored(decoder, source, [&]<class P>(P& p, const StoredParameter& stored) {
-    source.verify(stored.info->name);
-    stored.read(p.mutable_value());
-    filled(stored.name, p.mutable_value());
-    publisher.add(stored.name, gguf ? to_gguf_order(config, stored.name, p.value()) : p.value());
-    p = P();
-    trim_pool();
-  });
-}
-
-std::vector<std::pair<std::string, Shape>> published_shapes(Decoder& decoder, TensorNaming naming) {
-  const Family& family = find_family(decoder.config().model_type, "model");
+std::vector<std::pair<std::string, Shape>> published_shapes(const ModelConfig& config,
+                                                            TensorNaming naming) {
+  const Family& family = find_family(config.model_type, "model");
+  Decoder decoder(config);
   std::vector<std::pair<std::string, Shape>> shapes;
   for_each_parameter(decoder, [&](const std::string& name, const Weight& p) {
-    const auto [rule, theirs] = name_of(family, naming, name);
+    const auto [rule, theirs] = name_of(family, name, naming);
     if (rule->part + 1 == rule->parts)
-      shapes.emplace_back(theirs, published_shape(*rule, decoder.config(), p.shape()));
+      shapes.emplace_back(theirs, published_shape(*rule, config, p.shape()));
   });
   return shapes;
 }

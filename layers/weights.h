@@ -42,7 +42,8 @@ struct StoredParameter {
 /// Calls f for every parameter of a model, in the order of for_each_parameter, with where it lies
 /// in `source`, under the names of the model's family or of GGUF, as the source has them. Throws
 /// std::runtime_error naming the tensor where one is missing, has another shape than the config
-/// says, or is unknown; nothing is guessed.
+/// says, is unknown, or does not have the source's checksum; nothing is guessed. Gives memory that
+/// f no longer needs back to the system.
 void for_each_stored(const ModelConfig& config, const TensorSource& source,
                      const std::function<void(const StoredParameter&)>& f);
 
@@ -81,15 +82,9 @@ class Publisher {
   std::map<std::string, std::vector<Stored>> pending_;  // parts of tensors that lack others
 };
 
-/// load_weights for what passes through: `filled` may change a parameter's numbers, `f` then gets
-/// the published tensors, and the memory is given back at once. The decoder holds no values after.
-void stream_weights(Decoder& decoder, const TensorSource& source,
-                    const std::function<void(const std::string&, Tensor&)>& filled,
-                    const PublishedFunction& f, TensorNaming naming = TensorNaming::published);
-
-/// What stream_weights calls `f` with, in its order: names and shapes.
+/// The tensors that a Publisher makes of all parameters, in its order: names and shapes.
 std::vector<std::pair<std::string, Shape>> published_shapes(
-    Decoder& decoder, TensorNaming naming = TensorNaming::published);
+    const ModelConfig& config, TensorNaming naming = TensorNaming::published);
 
 /// Makes every matrix of a decoder that is not trained a frozen one, and gives the memory of its
 /// Real numbers back to the system; vectors (norms, biases) stay as they are.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "autograd/base/check.h"
-#include "autograd/base/clock.h"
 #include "autograd/base/profile.h"
 #include "autograd/ops.h"
 #include "autograd/simd/kernels.h"

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 35020;
+constexpr std::size_t kMostLinesOfTests = 34720;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -198,12 +198,12 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 /// or a reason in the commit; what shrinks lowers its budget.
 const std::map<std::string, std::size_t> kBudgets = {{"apps", 3440},
                                                      {"apps/terminal", 190},
-                                                     {"autograd", 1130},
-                                                     {"autograd/attention", 1885},
-                                                     {"autograd/base", 680},
-                                                     {"autograd/gemm", 1800},
-                                                     {"autograd/ops", 1020},
-                                                     {"autograd/simd", 3640},
+                                                     {"autograd", 1090},
+                                                     {"autograd/attention", 1920},
+                                                     {"autograd/base", 675},
+                                                     {"autograd/gemm", 1755},
+                                                     {"autograd/ops", 860},
+                                                     {"autograd/simd", 3605},
                                                      {"data/chat", 4285},
                                                      {"data/files", 1610},
                                                      {"data/gguf", 1775},
@@ -218,11 +218,11 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 3440},
                                                      {"focus/evaluation", 4940},
                                                      {"focus/generation", 470},
                                                      {"focus/method", 6735},
-                                                     {"focus/models", 1840},
+                                                     {"focus/models", 1720},
                                                      {"focus/speed", 735},
                                                      {"focus/training", 3185},
-                                                     {"layers", 3220},
-                                                     {"layers/architectures", 760},
+                                                     {"layers", 3160},
+                                                     {"layers/architectures", 620},
                                                      {"optim", 515}};
 
 TEST(Structure, FoldersKeepTheirBudgets) {

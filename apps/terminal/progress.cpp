@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "autograd/base/check.h"
-#include "autograd/base/clock.h"
+#include "autograd/base/profile.h"
 
 namespace focus::app {
 namespace {

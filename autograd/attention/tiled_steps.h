@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "autograd/attention/tiled_rows.h"
+#include "autograd/base/random.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/ops/dropout_mask.h"
 
 // What forward and backward do alike with a pair of tiles.
 namespace focus::tiled {

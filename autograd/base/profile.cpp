@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "autograd/base/check.h"
-#include "autograd/base/clock.h"
 
 namespace focus {
 constinit thread_local Profile* detail::profile = nullptr;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -58,6 +59,11 @@ inline void profile_mark(const char* name, const char* suffix = "") {
 inline void profile_split(const char* name, double seconds) {
   if (detail::profile != nullptr) [[unlikely]]
     detail::profile->split(name, seconds);
+}
+
+/// Seconds of the steady clock, which no change of the time of day moves: for differences alone.
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace focus

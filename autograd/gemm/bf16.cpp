@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "autograd/base/aligned_vector.h"
-#include "autograd/gemm/blocked_product.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/packed_product.h"
 #include "autograd/simd/kernels.h"

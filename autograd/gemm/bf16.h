@@ -36,8 +36,6 @@ class Bf16Matrix {
   Index cols() const { return shape_[1]; }
   Index pitch() const { return pitch_; }
   const Bf16* row(Index i) const { return data_ + i * pitch_; }
-  /// Points to numbers in other memory; otherwise null.
-  const std::shared_ptr<const void>& owner() const { return owner_; }
   Bf16Matrix transposed(const simd::Bf16Kernels& kernels = simd::bf16_kernels()) const;
 
  private:
@@ -46,7 +44,7 @@ class Bf16Matrix {
   Bf16* own_row(Index i) { return static_cast<Bf16*>(own_.get()) + i * pitch_; }
 
   std::shared_ptr<void> own_;          // null where the numbers lie elsewhere
-  std::shared_ptr<const void> owner_;  // of them there
+  std::shared_ptr<const void> owner_;  // of them there; else null
   const Bf16* data_ = nullptr;
   Shape shape_;
   Index pitch_ = 0;

@@ -1,6 +1,4 @@
 // Compiled without fused multiply-adds: every step is rounded to float32, as gguf-py's are.
-#include "autograd/gemm/block_rounding.h"
-
 #include <Eigen/Core>
 #include <algorithm>
 #include <bit>
@@ -9,6 +7,7 @@
 #include <cstring>
 
 #include "autograd/base/check.h"
+#include "autograd/gemm/block_formats.h"
 
 namespace focus {
 namespace {
@@ -116,12 +115,9 @@ void round_block(NumberFormat format, const float* x, BlockWriter to) {
 
 }  // namespace
 
-bool can_round_to(NumberFormat format) {
-  return std::ranges::find(kRoundedFormats, format) != kRoundedFormats.end();
-}
-
 void round_to_blocks(NumberFormat format, const Real* numbers, Index count, std::byte* to) {
-  check(can_round_to(format), "values cannot be rounded to {}", name_of(format));
+  check(std::ranges::find(kRoundedFormats, format) != kRoundedFormats.end(),
+        "values cannot be rounded to {}", name_of(format));
   const std::size_t bytes = bytes_of(format, kNumbers), all = bytes_of(format, count);
   for (std::byte* const end = to + all; to != end; to += bytes, numbers += kNumbers) {
     float x[kNumbers];

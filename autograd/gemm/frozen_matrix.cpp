@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "autograd/base/check.h"
-#include "autograd/base/read_ahead.h"
+#include "autograd/base/memory.h"
 #include "autograd/gemm/bf16.h"
 #include "autograd/gemm/packed_product.h"
 #include "autograd/gemm/q8.h"
@@ -12,36 +12,6 @@
 
 namespace focus {
 namespace {
-
-class Bf16Storage final : public MatrixStorage {
- public:
-  explicit Bf16Storage(Bf16Matrix matrix)
-      : MatrixStorage(matrix.shape()), matrix_(std::move(matrix)) {}
-
-  Precision precision() const override { return Precision::bf16; }
-  NumberFormat format() const override { return NumberFormat::bf16; }
-  std::size_t bytes() const override {
-    return static_cast<std::size_t>(shape().size()) * sizeof(Bf16);
-  }
-  void row(Index i, Real* to) const override {
-    std::transform(matrix_.row(i), matrix_.row(i) + matrix_.cols(), to, from_bf16);
-  }
-  void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
-    focus::gemm_nt(m, x, matrix_.cols(), matrix_, y, matrix_.rows(), start);
-  }
-  void gemm(Index m, const Real* dy, Real* dx, Start start) const override {
-    focus::gemm(m, dy, matrix_.rows(), matrix_, dx, matrix_.cols(), start);
-  }
-  void read_ahead() const override {
-    if (matrix_.owner() == nullptr) return;
-    focus::read_ahead(matrix_.row(0),
-                      static_cast<std::size_t>(matrix_.rows() * matrix_.pitch()) * sizeof(Bf16),
-                      matrix_.owner());
-  }
-
- private:
-  Bf16Matrix matrix_;
-};
 
 class ViewStorage : public MatrixStorage {
  public:
@@ -102,17 +72,32 @@ class Q8Storage final : public ViewStorage {
   }
 };
 
+class Bf16Storage final : public ViewStorage {
+ public:
+  Bf16Storage(const MatrixView& view, std::shared_ptr<const Bf16Matrix> matrix)
+      : ViewStorage(view, matrix, Precision::bf16), matrix_(std::move(matrix)) {}
+
+  void gemm_nt(Index m, const Real* x, Real* y, Start start) const override {
+    focus::gemm_nt(m, x, matrix_->cols(), *matrix_, y, matrix_->rows(), start);
+  }
+  void gemm(Index m, const Real* dy, Real* dx, Start start) const override {
+    focus::gemm(m, dy, matrix_->rows(), *matrix_, dx, matrix_->cols(), start);
+  }
+
+ private:
+  std::shared_ptr<const Bf16Matrix> matrix_;
+};
+
 /// Where products of bf16 take no less time the numbers are widened, and what they multiply is not
 /// rounded.
 std::shared_ptr<const MatrixStorage> store_bf16(Bf16Matrix matrix) {
-  if (simd::fast_bf16_kernels() != nullptr)
-    return std::make_shared<const Bf16Storage>(std::move(matrix));
   const auto owner = std::make_shared<const Bf16Matrix>(std::move(matrix));
   const MatrixView rows{.data = owner->row(0),
                         .format = NumberFormat::bf16,
                         .rows = owner->rows(),
                         .cols = owner->cols(),
                         .pitch = owner->pitch()};
+  if (simd::fast_bf16_kernels() != nullptr) return std::make_shared<const Bf16Storage>(rows, owner);
   return std::make_shared<const ViewStorage>(rows, owner, Precision::bf16);
 }
 

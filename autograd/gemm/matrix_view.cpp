@@ -5,7 +5,6 @@
 #include "autograd/base/aligned_vector.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/block_formats.h"
-#include "autograd/gemm/block_rows.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/packed_product.h"
 #include "autograd/simd/kernels.h"

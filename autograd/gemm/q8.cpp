@@ -8,8 +8,6 @@
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/block_formats.h"
-#include "autograd/gemm/block_rounding.h"
-#include "autograd/gemm/block_rows.h"
 #include "autograd/gemm/packed_product.h"
 
 namespace focus {

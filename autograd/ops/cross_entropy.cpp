@@ -7,7 +7,6 @@
 #include "autograd/ops.h"
 #include "autograd/ops/weight_products.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/soft_cap.h"
 
 namespace focus {
 namespace {

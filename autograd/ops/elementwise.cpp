@@ -1,7 +1,7 @@
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
+#include "autograd/base/random.h"
 #include "autograd/ops.h"
-#include "autograd/ops/dropout_mask.h"
 #include "autograd/simd/kernels.h"
 
 namespace focus {
@@ -38,6 +38,20 @@ Variable unary(const char* name, const Variable& x, const Kernels::Function& f) 
       [kept = x.value(), gradient = f.gradient](const Tensor& dy, Grads grads) {
         grads[0].add(map(gradient, kept, dy));
       });
+}
+
+/// The sum over i of f(i), chunk by chunk: the order does not depend on the threads.
+template <class F>
+double sum_of(Index n, F&& f) {
+  std::vector<double> sums(static_cast<std::size_t>((n + kElementChunk - 1) / kElementChunk), 0.0);
+  parallel_chunks(n, kElementChunk, [&](Index begin, Index end) {
+    double sum = 0;
+    for (Index i = begin; i < end; ++i) sum += f(i);
+    sums[static_cast<std::size_t>(begin / kElementChunk)] = sum;
+  });
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
 }
 
 void check_equal(const char* op, const Variable& a, const Variable& b) {
@@ -108,6 +122,49 @@ Variable swiglu(const Variable& gate, const Variable& up) {
         });
         grads[0].add(dgate);
         grads[1].add(dup);
+      });
+}
+
+void soft_cap(Real* row, Index n, Real cap, Real* slope) {
+  if (cap == 0) {
+    if (slope != nullptr) std::fill_n(slope, n, Real(1));
+    return;
+  }
+  kernels().affine(row, 1 / cap, 0, row, n);
+  kernels().tanh.value(row, row, n);
+  if (slope != nullptr) {  // 1 - tanh^2
+    kernels().multiply(row, row, slope, n);
+    kernels().affine(slope, -1, 1, slope, n);
+  }
+  kernels().affine(row, cap, 0, row, n);
+}
+
+Variable soft_cap(const Variable& x, Real cap) {
+  return cap > 0 ? scale(tanh(scale(x, 1 / cap)), cap) : x;
+}
+
+Variable relative_squared_error(const Variable& x, const Tensor& reference) {
+  check(x.shape() == reference.shape(), "relative_squared_error: x {} and reference {} differ",
+        x.shape(), reference.shape());
+  const Tensor& value = x.value();
+  const auto squared = [](double a) { return a * a; };
+  const double error = sum_of(value.size(), [&](Index i) {
+    return squared(static_cast<double>(value[i]) - static_cast<double>(reference[i]));
+  });
+  const double size =
+      sum_of(value.size(), [&](Index i) { return squared(static_cast<double>(reference[i])); });
+  // A reference of zeros has no scale of its own.
+  const double share = size > 0 ? 1 / size : 1;
+  return Variable::from_op(
+      "relative_squared_error", Tensor::full({1}, static_cast<Real>(error * share)), {x},
+      [value, reference, share](const Tensor& dy, Grads grads) {
+        if (!grads[0].wanted()) return;
+        Tensor dx(value.shape());
+        const auto factor = static_cast<Real>(2 * share * static_cast<double>(dy[0]));
+        parallel_chunks(value.size(), kElementChunk, [&](Index begin, Index end) {
+          for (Index i = begin; i < end; ++i) dx.data()[i] = factor * (value[i] - reference[i]);
+        });
+        grads[0].add(dx);
       });
 }
 

@@ -87,4 +87,8 @@ inline void weight_row(const Weight& weight, Index i, Real* row) {
     std::copy_n(weight.value().data() + i * weight.dim(1), weight.dim(1), row);
 }
 
+/// The sum of the rows of x [..., n], under `shape` (of n numbers). In parallel over chunks of rows
+/// whose sums are then summed in the same way: the order does not depend on the threads.
+Tensor sum_rows(const Tensor& x, const Shape& shape);
+
 }  // namespace focus

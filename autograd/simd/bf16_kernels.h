@@ -50,7 +50,7 @@ struct Bf16Kernels {
                   const Bf16Panels& b, Real* c, Index ldc, Keep keep);
 };
 
-/// The best that this process may use (processor.h); throws as instructions() does.
+/// The best that this process may use (Instructions); throws as instructions() does.
 const Bf16Kernels& bf16_kernels();
 /// For whatever is rounded to bf16 only to take less time: bf16_kernels() where their products are
 /// faster than those of Real, or where FOCUS_SIMD holds always-bf16; else null.

@@ -88,7 +88,7 @@ struct BlockKernels {
   Format formats[kBlockFormatCount];
 };
 
-/// The best that this process may use (processor.h); throws as instructions() does.
+/// The best that this process may use (Instructions); throws as instructions() does.
 const BlockKernels& block_kernels();
 /// All that this process may use, best first.
 const std::vector<const BlockKernels*>& usable_block_kernels();

@@ -8,7 +8,6 @@
 
 #include "autograd/base/check.h"
 #include "autograd/gemm/block_formats.h"
-#include "autograd/gemm/block_rounding.h"
 #include "data/files/json_reader.h"
 
 namespace focus {

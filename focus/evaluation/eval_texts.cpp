@@ -5,7 +5,6 @@
 #include "data/text/text.h"
 #include "data/text/wikitext.h"
 #include "focus/evaluation/evaluation.h"
-#include "focus/models/example_format.h"
 
 namespace focus {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "autograd/base/check.h"
-#include "autograd/base/clock.h"
+#include "autograd/base/profile.h"
 #include "autograd/base/random.h"
 #include "data/settings/config.h"
 #include "data/tensors/tensor_source.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/precision.h"
+#include "autograd/gemm/frozen_matrix.h"
 #include "data/tokens/tokenize.h"
 #include "focus/evaluation/attention_spec.h"
 #include "focus/models/model_files.h"

@@ -1,11 +1,10 @@
-#include "focus/models/example_format.h"
-
 #include <memory>
 #include <utility>
 
 #include "data/chat/chat_template.h"
 #include "data/files/checksum.h"
 #include "data/files/input_file.h"
+#include "focus/models/model_files.h"
 
 namespace focus {
 namespace {

@@ -1,23 +1,15 @@
-#include "focus/models/fingerprint.h"
-
 #include "autograd/base/check.h"
-#include "data/files/checksum.h"
+#include "focus/models/model_files.h"
 
 namespace focus {
 namespace {
-
-void add_to_fingerprint(Checksum& checksum, const std::string& name, const Tensor& tensor) {
-  checksum.update(name);
-  checksum.update(std::as_bytes(tensor.span()));
-}
 
 /// The checksum of the settings. Where a text begins and ends, how long it may be and how weights
 /// were initialised do not make another base.
 Checksum start_fingerprint(const ModelConfig& config) {
   ModelConfig forward = config;
   forward.bos_token_id.reset();
-  forward.eos_token_id.reset();
-  forward.other_eos_token_ids.clear();
+  forward.eos_token_ids.clear();
   forward.initializer_range = ModelConfig{}.initializer_range;
   forward.max_position_embeddings = 0;
   Checksum checksum;
@@ -48,9 +40,7 @@ std::optional<std::string> known_fingerprint(const ModelFiles& files) {
 
 ModelReading::ModelReading(const ModelConfig& config) : checksum_(start_fingerprint(config)) {}
 
-void ModelReading::begin(const StoredParameter& p, const TensorSource& source) {
-  if (verified_ != p.info->name) source.verify(p.info->name);
-  verified_ = p.info->name;
+void ModelReading::begin(const StoredParameter& p) {
   published_ = p.published;
   checksum_.update(p.name);
   model_.parameters += p.shape.size();
@@ -70,29 +60,24 @@ ReadModel ModelReading::finish() {
 ReadModel read_model(const ModelFiles& files) {
   ModelReading reading(files.config);
   for_each_stored(files.config, *files.weights, [&](const StoredParameter& p) {
-    reading.begin(p, *files.weights);
+    reading.begin(p);
     p.for_each_block([&](std::span<const Real> numbers) { reading.take(numbers); });
   });
   return reading.finish();
 }
 
 ReadModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunction& f) {
-  Decoder decoder(files.config);
-  ReadModel streamed;
-  streamed.parameters = count_parameters(decoder);
-  Checksum checksum = start_fingerprint(files.config);
-  stream_weights(
-      decoder, *files.weights,
-      [&](const std::string& name, Tensor& tensor) {
-        if (dtype != kRealDtype) round_to(dtype, tensor.span());
-        add_to_fingerprint(checksum, name, tensor);
-      },
-      [&](const std::string& name, const Tensor& tensor) {
-        streamed.nonfinite.look_at(name, tensor.span());
-        f(name, tensor);
-      });
-  streamed.fingerprint = checksum.hex();
-  return streamed;
+  ModelReading reading(files.config);
+  Publisher<Tensor> publisher(files.config, f);
+  for_each_stored(files.config, *files.weights, [&](const StoredParameter& p) {
+    Tensor numbers(p.shape);
+    p.read(numbers);
+    if (dtype != kRealDtype) round_to(dtype, numbers.span());
+    reading.begin(p);
+    reading.take(numbers.span());
+    publisher.add(p.name, numbers);
+  });
+  return reading.finish();
 }
 
 std::string fingerprint_of(const ModelFiles& files) {
@@ -109,7 +94,8 @@ std::string fingerprint_of(const ModelFiles& files) {
 std::string model_fingerprint(Decoder& decoder) {
   Checksum checksum = start_fingerprint(decoder.config());
   for_each_parameter(decoder, [&](const std::string& name, Variable& p) {
-    add_to_fingerprint(checksum, name, p.value());
+    checksum.update(name);
+    checksum.update(std::as_bytes(p.value().span()));
   });
   return checksum.hex();
 }

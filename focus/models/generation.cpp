@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/base/clock.h"
+#include "autograd/base/profile.h"
 #include "focus/generation/text_stream.h"
 
 namespace focus {

@@ -1,5 +1,3 @@
-#include "focus/models/gguf_file.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,6 +5,7 @@
 #include "autograd/base/check.h"
 #include "data/gguf/gguf_tokenizer.h"
 #include "data/gguf/gguf_writer.h"
+#include "focus/models/model_export.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {
@@ -61,9 +60,8 @@ void copy_tokenizer(const GgufMetadata& from, GgufKeys& keys) {
 }
 
 std::vector<AnnouncedTensor> tensors_of(const ModelConfig& config, Dtype dtype) {
-  Decoder decoder(config);
   std::vector<AnnouncedTensor> tensors;
-  for (auto& [name, shape] : published_shapes(decoder, TensorNaming::gguf)) {
+  for (auto& [name, shape] : published_shapes(config, TensorNaming::gguf)) {
     tensors.push_back({name, shape, dtype_in_file(name, shape, dtype)});
     if (name == kEmbedding && copies_tied_head(config)) tensors.push_back({kHead, shape, dtype});
   }
@@ -108,26 +106,22 @@ void write_tensors(const ModelFiles& files, Dtype dtype, GgufWriter& writer) {
     std::ranges::copy(factors, tensor.data());
     writer.add(name, tensor);
   }
-  Decoder decoder(files.config);
-  stream_weights(
-      decoder, *files.weights, [](const std::string&, Tensor&) {},
+  Publisher<Tensor> publisher(
+      files.config,
       [&](const std::string& name, const Tensor& tensor) {
         check_numbers(files, name, tensor, dtype_in_file(name, tensor.shape(), dtype));
         writer.add(name, tensor);
         if (name == kEmbedding && copies_tied_head(files.config)) writer.add(kHead, tensor);
       },
       TensorNaming::gguf);
+  for_each_stored(files.config, *files.weights, [&](const StoredParameter& p) {
+    Tensor numbers(p.shape);
+    p.read(numbers);
+    publisher.add(p.name, to_gguf_order(files.config, p.name, numbers));
+  });
 }
 
 }  // namespace
-
-Dtype gguf_dtype(std::string_view option) {
-  if (option == "float32") return Dtype::f32;
-  if (option == "f16" || option == "float16") return Dtype::f16;
-  if (option == "bf16") return Dtype::bf16;
-  check(option == "q8_0", "dtype {}: a GGUF file can be float32, f16, bf16 or q8_0", option);
-  return Dtype::q8_0;
-}
 
 GgufWritten write_gguf_model(const fs::path& path, const ModelFiles& files, Dtype dtype,
                              bool own_tokenizer) {

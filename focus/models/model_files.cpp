@@ -14,7 +14,6 @@
 #include "data/gguf/gguf_tokenizer.h"
 #include "data/tensors/safetensors.h"
 #include "data/text/text.h"
-#include "focus/models/fingerprint.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {
@@ -116,11 +115,6 @@ ModelFiles open_gguf(const std::filesystem::path& path, bool own_tokenizer) {
   return files;
 }
 
-std::vector<SavedAdapter> open_gguf_adapters(const std::filesystem::path& path,
-                                             const ModelConfig&) {
-  return {saved_lora(path, read_gguf_adapter)};
-}
-
 // A checkpoint file: every other path.
 
 StoreReader open_file_of_model(const fs::path& path) {
@@ -171,7 +165,10 @@ std::vector<SavedAdapter> open_adapters_of_checkpoint(const fs::path& path,
 constexpr std::array<ModelFormat, 3> kFormats = {
     {{[](const fs::path& path) { return fs::is_directory(path); }, open_folder,
       open_adapters_of_folder},
-     {is_gguf, open_gguf, open_gguf_adapters},
+     {is_gguf, open_gguf,
+      [](const fs::path& path, const ModelConfig&) {
+        return std::vector<SavedAdapter>{saved_lora(path, read_gguf_adapter)};
+      }},
      {[](const fs::path&) { return true; }, open_checkpoint, open_adapters_of_checkpoint}}};
 
 /// The format of a path. Throws std::runtime_error where there is nothing: "PATH: no such file or
@@ -248,8 +245,8 @@ void LoadedModel::detach_attention() {
 }
 
 std::optional<std::int32_t> LoadedModel::document_end() const {
-  if (decoder->config().eos_token_id)
-    return static_cast<std::int32_t>(*decoder->config().eos_token_id);
+  const std::vector<Index>& ends = decoder->config().eos_token_ids;
+  if (!ends.empty()) return static_cast<std::int32_t>(ends.front());
   return tokenizer ? tokenizer->eos_id() : std::nullopt;
 }
 
@@ -360,15 +357,12 @@ TextEnds of_tokenizer(const Tokenizer* tokenizer) {
           .suffix = {tokenizer->suffix().begin(), tokenizer->suffix().end()}};
 }
 
-std::optional<std::int32_t> own_bos(const ModelConfig& config, const Tokenizer* tokenizer) {
-  if (config.bos_token_id) return static_cast<std::int32_t>(*config.bos_token_id);
-  return tokenizer != nullptr ? tokenizer->bos_id() : std::nullopt;
-}
-
 }  // namespace
 
 std::optional<std::int32_t> LoadedModel::document_start() const {
-  return own_bos(decoder->config(), tokenizer.get());
+  if (decoder->config().bos_token_id)
+    return static_cast<std::int32_t>(*decoder->config().bos_token_id);
+  return tokenizer ? tokenizer->bos_id() : std::nullopt;
 }
 
 TextEnds LoadedModel::text_ends() const {

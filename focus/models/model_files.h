@@ -4,23 +4,22 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "autograd/precision.h"
 #include "data/files/checksum.h"
 #include "data/tensors/store.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_config.h"
+#include "data/tokens/tokenize.h"
 #include "focus/adapters/lora/lora.h"
 #include "focus/adapters/mechanism.h"
 #include "focus/method/focus_files.h"
 #include "focus/method/focus_model.h"
-#include "focus/models/generation_config.h"
 #include "focus/models/side_files.h"
-#include "focus/models/text_start.h"
 #include "layers/decoder.h"
 #include "layers/weights.h"
 
@@ -128,8 +127,53 @@ void write_model_head(StoreWriter& store, const ModelConfig& config, const Token
 /// where the matrices are frozen.
 void write_model(StoreWriter& store, LoadedModel& model);
 
+// A model's fingerprint: XXH3-128 over the settings of its forward pass and its float32 weights. It
+// is the same for a folder and for the checkpoint file imported from it, in every precision.
+
+/// The results of reading a model's weights once.
+struct ReadModel {
+  std::string fingerprint;
+  Index parameters = 0;
+  std::set<std::string> types;  // as stored: "bf16"
+  Nonfinite nonfinite;
+};
+
+/// Collects them parameter by parameter.
+class ModelReading {
+ public:
+  explicit ModelReading(const ModelConfig& config);
+  void begin(const StoredParameter& p);
+  /// The parameter's next numbers.
+  void take(std::span<const Real> numbers);
+  ReadModel finish();
+
+ private:
+  Checksum checksum_;
+  ReadModel model_;
+  std::string published_;
+};
+
+/// Reads all weights and verifies the file's checksums.
+ReadModel read_model(const ModelFiles& files);
+
+/// Calls `f` with every tensor under its published name, rounded to `dtype`, of which the
+/// fingerprint is. Memory holds the largest tensor at most.
+ReadModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunction& f);
+
+/// The fingerprint that a checkpoint file states, or the one noted for a folder whose files have
+/// the same sizes and times as then; otherwise reads all weights.
+std::string fingerprint_of(const ModelFiles& files);
+/// The fingerprint of weights in memory.
+std::string model_fingerprint(Decoder& decoder);
+
 /// Opens an adapter for a model and composes it: a store or folder with Focus, a store with LoRA,
 /// a PEFT folder or a GGUF adapter, whose base is known by its shapes alone.
 void load_adapter(const std::filesystem::path& path, LoadedModel& model);
+
+/// How lines of JSONL become tokens of a model: texts as other texts do (LoadedModel::bos), behind
+/// a completion the model's EOS, messages through its chat template or that of the settings, on a
+/// day that stays the same where a template writes a date. A model without a template fails at the
+/// first messages, with a line.
+ExampleFormat example_format(const LoadedModel& model, const ExampleSettings& settings);
 
 }  // namespace focus

@@ -1,4 +1,4 @@
-#include "focus/models/model_folder.h"
+#include <fmt/ranges.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
@@ -6,6 +6,7 @@
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/tensors/safetensors.h"
+#include "focus/models/model_export.h"
 
 namespace focus {
 namespace {
@@ -69,8 +70,7 @@ void write_index(const fs::path& folder, const std::vector<Shapes>& shards, Dtyp
 /// The weights' files; shard after shard, while the model streams through.
 ReadModel write_weights(const fs::path& folder, const ModelFiles& files, Dtype dtype,
                         std::uint64_t shard_bytes) {
-  Decoder decoder(files.config);
-  const auto shards = cut_into_shards(published_shapes(decoder), dtype, shard_bytes);
+  const auto shards = cut_into_shards(published_shapes(files.config), dtype, shard_bytes);
   std::optional<SafetensorsWriter> writer;
   std::size_t shard = 0;
   ReadModel streamed =
@@ -132,13 +132,23 @@ void write_tokenizer(const fs::path& folder, const Tokenizer& tokenizer) {
 
 }  // namespace
 
-const ExportDtype& export_dtype(std::string_view option) {
-  static constexpr std::array<ExportDtype, 3> kDtypes = {{{"float32", "float32", Dtype::f32},
-                                                          {"bf16", "bfloat16", Dtype::bf16},
-                                                          {"f16", "float16", Dtype::f16}}};
-  const auto found = std::ranges::find(kDtypes, option, &ExportDtype::option);
-  check(found != kDtypes.end(), "dtype {}: expected float32, bf16 or f16", option);
-  return *found;
+std::vector<std::string> weight_dtypes(std::span<const Dtype> blocks) {
+  std::vector<std::string> words = {"float32", "bf16", "f16"};
+  for (const Dtype dtype : blocks) words.emplace_back(name_of(dtype));
+  return words;
+}
+
+WeightDtype weight_dtype(std::string_view option, std::span<const Dtype> blocks) {
+  constexpr std::array<WeightDtype, 4> kWhole = {{{"float32", "float32", Dtype::f32},
+                                                  {"bf16", "bfloat16", Dtype::bf16},
+                                                  {"f16", "float16", Dtype::f16},
+                                                  {"float16", "float16", Dtype::f16}}};
+  const auto whole = std::ranges::find(kWhole, option, &WeightDtype::option);
+  if (whole != kWhole.end()) return *whole;
+  const Dtype dtype = format_named(option);
+  check(std::ranges::find(blocks, dtype) != blocks.end(), "dtype {}: expected one of {}", option,
+        fmt::join(weight_dtypes(blocks), ", "));
+  return {option, option, dtype};
 }
 
 ReadModel write_model_folder(const fs::path& folder, const ModelFiles& files,
@@ -151,7 +161,7 @@ ReadModel write_model_folder(const fs::path& folder, const ModelFiles& files,
   std::error_code not_there;
   if (fs::equivalent(folder, files.where, not_there))
     fail("{}: is the folder of the model itself; choose another folder", folder.string());
-  const ExportDtype& dtype = export_dtype(options.dtype);
+  const WeightDtype dtype = weight_dtype(options.dtype);
   DurableFolder target(folder, options.overwrite, is_exported);
   ReadModel model = write_weights(target.temporary(), files, dtype.dtype, options.shard_bytes);
   if (model.nonfinite.count > 0)

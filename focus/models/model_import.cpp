@@ -1,18 +1,12 @@
-#include "focus/models/model_import.h"
-
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
-#include "autograd/gemm/block_rounding.h"
+#include "autograd/gemm/block_formats.h"
+#include "focus/models/model_export.h"
 
 namespace focus {
 namespace {
-
-constexpr std::array<std::pair<std::string_view, Dtype>, 3> kWhole = {
-    {{"float32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}}};
 
 /// What a parameter becomes: `wanted`, or without it what it is.
 Dtype dtype_for(const StoredParameter& p, std::optional<Dtype> wanted) {
@@ -41,22 +35,6 @@ PackedTensor packed(const Tensor& numbers, Dtype dtype) {
 
 }  // namespace
 
-std::vector<std::string> import_dtypes() {
-  std::vector<std::string> words;
-  for (const auto& [word, dtype] : kWhole) words.emplace_back(word);
-  for (const Dtype dtype : kRoundedFormats) words.emplace_back(name_of(dtype));
-  return words;
-}
-
-Dtype import_dtype(std::string_view word) {
-  for (const auto& [name, dtype] : kWhole)
-    if (name == word) return dtype;
-  const Dtype dtype = format_named(word);
-  check(can_round_to(dtype), "dtype {}: expected one of {}", word,
-        fmt::join(import_dtypes(), ", "));
-  return dtype;
-}
-
 ImportedModel import_weights(const ModelFiles& files, StoreWriter& store,
                              std::optional<Dtype> dtype) {
   ImportedModel imported;
@@ -74,7 +52,7 @@ ImportedModel import_weights(const ModelFiles& files, StoreWriter& store,
                                     });
   const bool as_stored = !dtype && files.weights->naming() != TensorNaming::gguf;
   for_each_stored(files.config, *files.weights, [&](const StoredParameter& p) {
-    reading.begin(p, *files.weights);
+    reading.begin(p);
     const Dtype wanted = as_stored ? p.info->dtype : dtype_for(p, dtype);
     if (as_stored || (wanted == p.info->dtype && in_blocks(wanted))) {
       p.for_each_block([&](std::span<const Real> numbers) { reading.take(numbers); });

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
-#include "autograd/base/clock.h"
 #include "autograd/base/memory.h"
+#include "autograd/base/profile.h"
 #include "autograd/machine.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "data/text/format.h"

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
-#include "autograd/base/clock.h"
 #include "autograd/base/memory.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"

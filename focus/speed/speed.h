@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "autograd/base/profile.h"
-#include "autograd/precision.h"
+#include "autograd/gemm/frozen_matrix.h"
 #include "focus/evaluation/attention_spec.h"
 #include "focus/method/attention/focus_attention.h"
 #include "focus/method/cache_numbers.h"

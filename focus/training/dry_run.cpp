@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "autograd/base/clock.h"
 #include "autograd/base/memory.h"
+#include "autograd/base/profile.h"
 #include "autograd/tensor.h"
 #include "data/text/format.h"
 #include "focus/training/training.h"

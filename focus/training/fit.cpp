@@ -9,7 +9,7 @@
 #include "autograd/base/parallel.h"
 #include "data/tensors/tensor_source.h"
 #include "data/tokens/tokenize.h"
-#include "focus/models/example_format.h"
+#include "focus/models/model_files.h"
 
 namespace focus {
 namespace {

@@ -3,7 +3,6 @@
 #include "data/files/checksum.h"
 #include "data/files/notice.h"
 #include "data/tokens/tokenize.h"
-#include "focus/models/example_format.h"
 #include "focus/training/session.h"
 #include "layers/weights.h"
 
@@ -37,7 +36,7 @@ LoadedModel new_model(const RunConfig& config, Rng& rng) {
   ModelConfig shape =
       config.model.to_model_config(model.tokenizer->vocab_size(), config.data.context);
   if (const auto id = model.tokenizer->bos_id()) shape.bos_token_id = *id;
-  if (const auto id = model.tokenizer->eos_id()) shape.eos_token_id = *id;
+  if (const auto id = model.tokenizer->eos_id()) shape.eos_token_ids = {*id};
   model.decoder = std::make_unique<Decoder>(shape);
   initialise(*model.decoder, rng);
   return model;

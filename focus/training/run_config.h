@@ -10,13 +10,13 @@
 #include <string_view>
 #include <vector>
 
-#include "autograd/precision.h"
+#include "autograd/gemm/frozen_matrix.h"
 #include "data/tokens/batches.h"
 #include "data/tokens/tokenize.h"
 #include "focus/adapter.h"
 #include "focus/adapters/lora/lora.h"
 #include "focus/method/config.h"
-#include "focus/models/text_start.h"
+#include "focus/models/side_files.h"
 #include "layers/model_config.h"
 #include "optim/training_step.h"
 

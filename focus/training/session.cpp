@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "autograd/base/check.h"
-#include "focus/models/fingerprint.h"
+#include "focus/models/model_files.h"
 #include "focus/training/fit.h"
 
 namespace focus {

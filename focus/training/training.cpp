@@ -5,8 +5,8 @@
 #include <set>
 
 #include "autograd/base/check.h"
-#include "autograd/base/clock.h"
 #include "autograd/base/memory.h"
+#include "autograd/base/profile.h"
 #include "data/files/durable_file.h"
 #include "data/settings/config.h"
 #include "data/tensors/checkpoint_folder.h"

@@ -1,21 +1,11 @@
-#include "layers/architectures/common.h"
+#include "layers/family.h"
 
 // GPT-2 (Radford et al. 2019): learned positions, LayerNorm before each sub-layer, biases
 // everywhere, tied head. Its Conv1D weights are stored [in, out], q, k and v in one.
 namespace focus {
 namespace {
 
-void read_gpt2(const JsonFields& json, ModelConfig& c) {
-  c.hidden_size = json.integer("n_embd");
-  c.num_hidden_layers = json.integer("n_layer");
-  c.num_attention_heads = c.num_key_value_heads = json.integer("n_head");
-  c.max_position_embeddings = json.integer("n_positions");
-  c.intermediate_size = json.integer("n_inner", 4 * c.hidden_size);
-  c.head_dim = head_dim_of(json, c, "n_embd", "n_head");
-  report_ignored(json, "head_dim", static_cast<double>(c.head_dim));
-  c.norm_eps = json.number("layer_norm_epsilon", 1e-5);
-  c.activation = activation_named(json.text("activation_function", "gelu_new"), json.where());
-  c.tie_word_embeddings = json.boolean("tie_word_embeddings", true);
+void read_gpt2(const JsonFields& json, ModelConfig&) {
   check(json.boolean("scale_attn_weights", true), "{}: scale_attn_weights false is not supported",
         json.where());
   check(!json.boolean("scale_attn_by_inverse_layer_idx", false),
@@ -24,17 +14,8 @@ void read_gpt2(const JsonFields& json, ModelConfig& c) {
         json.where());
 }
 
-void write_gpt2(const ModelConfig& c, nlohmann::ordered_json& json) {
-  json.update({{"n_embd", c.hidden_size},
-               {"n_layer", c.num_hidden_layers},
-               {"n_head", c.num_attention_heads},
-               {"n_positions", c.max_position_embeddings},
-               {"n_inner", c.intermediate_size},
-               {"layer_norm_epsilon", c.norm_eps},
-               {"activation_function", activation_name(c.activation)},
-               {"resid_pdrop", 0.0},
-               {"embd_pdrop", 0.0},
-               {"attn_pdrop", 0.0}});
+void write_gpt2(const ModelConfig&, nlohmann::ordered_json& json) {
+  json.update({{"resid_pdrop", 0.0}, {"embd_pdrop", 0.0}, {"attn_pdrop", 0.0}});
 }
 
 }  // namespace
@@ -51,6 +32,11 @@ Family gpt2_family() {
                      .attention_out_bias = true,
                      .mlp_bias = true,
                      .tie_word_embeddings = true},
+          .json = {.grouped_heads = false,
+                   .inner_factor = 4,
+                   .max_position_embeddings = 0,
+                   .norm_eps = 1e-5,
+                   .activation_key = "activation_function"},
           .read = read_gpt2,
           .write = write_gpt2,
           .rules = {{"embed_tokens", "transformer.wte"},

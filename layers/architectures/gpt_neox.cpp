@@ -1,4 +1,4 @@
-#include "layers/architectures/common.h"
+#include "layers/family.h"
 #include "layers/gguf_settings.h"
 
 // GPT-NeoX (Black et al. 2022) and Pythia (Biderman et al. 2023): LayerNorm, attention and MLP in
@@ -7,41 +7,19 @@
 namespace focus {
 namespace {
 
-constexpr RopeForm kNeoxRope = {.theta = "rotary_emb_base", .partial = "rotary_pct"};
-
 void read_gpt_neox(const JsonFields& json, ModelConfig& c) {
-  c.hidden_size = json.integer("hidden_size");
-  c.intermediate_size = json.integer("intermediate_size");
-  c.num_hidden_layers = json.integer("num_hidden_layers");
-  c.num_attention_heads = c.num_key_value_heads = json.integer("num_attention_heads");
-  c.head_dim = head_dim_of(json, c);
-  report_ignored(json, "head_dim", static_cast<double>(c.head_dim));
-  c.max_position_embeddings = json.integer("max_position_embeddings", 2048);
-  c.norm_eps = json.number("layer_norm_eps", 1e-5);
-  c.activation = activation_named(json.text("hidden_act", "gelu"), json.where());
   c.parallel_residual = json.boolean("use_parallel_residual", true);
   c.attention_bias = c.attention_out_bias = json.boolean("attention_bias", true);
-  c.rope = read_rope(json, c, kNeoxRope);
-  report_ignored(json, "rope_theta", c.rope.theta);
-  report_ignored(json, "partial_rotary_factor", c.rope.partial_rotary_factor);
-  c.tie_word_embeddings = json.boolean("tie_word_embeddings", false);
+  json.report_ignored("rope_theta", c.rope.theta);
+  json.report_ignored("partial_rotary_factor", c.rope.partial_rotary_factor);
 }
 
 void write_gpt_neox(const ModelConfig& c, nlohmann::ordered_json& json) {
-  json.update({{"hidden_size", c.hidden_size},
-               {"intermediate_size", c.intermediate_size},
-               {"num_hidden_layers", c.num_hidden_layers},
-               {"num_attention_heads", c.num_attention_heads},
-               {"max_position_embeddings", c.max_position_embeddings},
-               {"layer_norm_eps", c.norm_eps},
-               {"hidden_act", activation_name(c.activation)},
-               {"use_parallel_residual", c.parallel_residual},
+  json.update({{"use_parallel_residual", c.parallel_residual},
                {"attention_bias", c.attention_bias},
                {"attention_dropout", 0.0},
                {"hidden_dropout", 0.0},
-               {"rotary_emb_base", c.rope.theta},
-               {"rotary_pct", c.rope.partial_rotary_factor},
-               {"rope_parameters", write_rope(c.rope)}});
+               {"rotary_emb_base", c.rope.theta}});
 }
 
 /// No key gives the activation: it is transformers' own, which llama.cpp rounds (gelu by tanh).
@@ -72,6 +50,8 @@ Family gpt_neox_family() {
                      .attention_bias = true,
                      .attention_out_bias = true,
                      .mlp_bias = true},
+          .json = {.grouped_heads = false, .norm_eps = 1e-5},
+          .rope = {.theta = "rotary_emb_base", .partial = "rotary_pct", .partial_heads = true},
           .read = read_gpt_neox,
           .write = write_gpt_neox,
           .rules = {{"embed_tokens", "gpt_neox.embed_in"},

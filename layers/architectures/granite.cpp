@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "layers/architectures/common.h"
+#include "layers/family.h"
 #include "layers/gguf_settings.h"
 
 // Granite 3 (Granite Team 2024): Llama with multipliers of the embeddings, of the scores, of what
@@ -50,7 +50,7 @@ void write_gguf_granite(const ModelConfig& c, GgufSettingsWriter& s) {
 Family granite_family() {
   return {.model_type = "granite",
           .architecture = "GraniteForCausalLM",
-          .json = {{.attention_bias = true, .mlp_bias = true}},
+          .json = {.attention_bias = true, .mlp_bias = true},
           .read = read_granite,
           .write = write_granite,
           .gguf = {.architecture = "granite",

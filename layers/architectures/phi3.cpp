@@ -1,4 +1,4 @@
-#include "layers/architectures/common.h"
+#include "layers/family.h"
 #include "layers/gguf_settings.h"
 
 // Phi-3 and Phi-4-mini (Abdin et al. 2024): Llama with q, k and v in one matrix, gate and up in
@@ -29,7 +29,7 @@ Family phi3_family() {
   return {
       .model_type = "phi3",
       .architecture = "Phi3ForCausalLM",
-      .json = {{.max_position_embeddings = 4096, .rms_norm_eps = 1e-5, .pad_token = 32000}},
+      .json = {.max_position_embeddings = 4096, .norm_eps = 1e-5, .pad_token = 32000},
       .rope = {.partial_heads = true, .original = 4096, .yarn_is_longrope = true},
       .windows = {.layers = WindowForm::Layers::all},
       .read = read_phi3,

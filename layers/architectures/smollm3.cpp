@@ -1,4 +1,4 @@
-#include "layers/architectures/common.h"
+#include "layers/family.h"
 #include "layers/gguf_settings.h"
 
 // SmolLM3 (Hugging Face 2025): Llama whose every fourth layer has no rotary embeddings.
@@ -6,6 +6,13 @@ namespace focus {
 namespace {
 
 constexpr Index kSmolLm3Period = 4;
+
+/// For each layer whether it is not the last of `period`.
+std::vector<bool> all_but_every(Index period, Index layers) {
+  std::vector<bool> flags;
+  for (Index i = 0; i < layers; ++i) flags.push_back(i % period != period - 1);
+  return flags;
+}
 
 void read_smollm3(const JsonFields& json, ModelConfig& c) {
   if (c.num_hidden_layers > ModelConfig::kMostLayers) return;  // validate() refuses it
@@ -49,11 +56,11 @@ Family smollm3_family() {
   return {.model_type = "smollm3",
           .architecture = "SmolLM3ForCausalLM",
           .common = {.rope = {.theta = 2e6}, .tie_word_embeddings = true},
-          .json = {{.num_key_value_heads = 4,
-                    .max_position_embeddings = 32768,
-                    .attention_bias = true,
-                    .mlp_bias = true,
-                    .pad_token = 128004}},
+          .json = {.num_key_value_heads = 4,
+                   .max_position_embeddings = 32768,
+                   .attention_bias = true,
+                   .mlp_bias = true,
+                   .pad_token = 128004},
           .windows = {.layers = WindowForm::Layers::unrotated},
           .rotary_period = kSmolLm3Period,
           .read = read_smollm3,

@@ -1,5 +1,4 @@
 #include "tests/support/cli.h"
-#include "tests/support/environment.h"
 
 // What a user gets wrong: each is refused in one clear line, with a status other than 0, and
 // nothing is written.

@@ -129,7 +129,8 @@ TEST_F(CliGguf, RefusesInALine) {
 
 /// What a GGUF file has no key for.
 ModelConfig without_unsaid(ModelConfig config) {
-  config.bos_token_id = config.eos_token_id = std::nullopt;
+  config.bos_token_id.reset();
+  config.eos_token_ids.clear();
   config.initializer_range = 0;
   return config;
 }

@@ -1,8 +1,7 @@
 // `focus import` of matrices in GGML's blocks: rounded into them, and as a GGUF file has them.
-#include "autograd/gemm/block_rounding.h"
-#include "focus/models/model_import.h"
+#include "autograd/gemm/block_formats.h"
+#include "focus/models/model_export.h"
 #include "tests/support/cli.h"
-#include "tests/support/environment.h"
 #include "tests/support/golden_folders.h"
 #include "tests/support/golden_model.h"
 

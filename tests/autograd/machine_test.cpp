@@ -6,7 +6,6 @@
 #include "autograd/simd/bf16_kernels.h"
 #include "autograd/simd/block_kernels.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/simd/processor.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {

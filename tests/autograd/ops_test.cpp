@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "autograd/simd/kernels.h"
-#include "autograd/soft_cap.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 
@@ -10,22 +9,6 @@ namespace focus {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-TEST(Softmax, Value) {
-  for (const Index cols : {1, 3, 50}) {
-    const Tensor x = randn({4, cols}, 1, 3);
-    const Tensor y = softmax(x).value(), lse = log_sum_exp(x).value();
-    ASSERT_EQ(lse.shape(), (Shape{4}));
-    for (Index r = 0; r < 4; ++r) {
-      double sum = 0;
-      for (Index c = 0; c < cols; ++c) sum += std::exp(static_cast<double>(x[r * cols + c]));
-      EXPECT_NEAR(lse[r], std::log(sum), tolerance(2e-6, 1e-13));
-      for (Index c = 0; c < cols; ++c)
-        EXPECT_NEAR(y[r * cols + c], std::exp(static_cast<double>(x[r * cols + c])) / sum,
-                    tolerance(1e-6, 1e-14));
-    }
-  }
-}
 
 TEST(Softmax, HugeTiedAndMaskedRows) {
   const Tensor x = tensor_of({4, 3}, {1e4, 1e4, -1e4,    //
@@ -64,40 +47,6 @@ TEST(LogSumExp, RejectsNothingToSum) {
 
 constexpr Real kEps = Real(1e-5);
 
-/// Layer norm (centred) or RMS norm of one row, in double.
-std::vector<double> reference(const Real* row, const Tensor& w, const Tensor& b, bool centred) {
-  const Index n = w.size();
-  double mean = 0, squares = 0;
-  for (Index c = 0; c < n && centred; ++c) mean += row[c] / static_cast<double>(n);
-  for (Index c = 0; c < n; ++c) squares += (row[c] - mean) * (row[c] - mean);
-  std::vector<double> y;
-  for (Index c = 0; c < n; ++c)
-    y.push_back((row[c] - mean) / std::sqrt(squares / static_cast<double>(n) + kEps) * w[c] +
-                (b.defined() ? b[c] : Real(0)));
-  return y;
-}
-
-TEST(Norms, Values) {
-  for (const double size : {1.0, 1e-3, 1e4})
-    for (const Index cols : {1, 7, 64}) {
-      const Tensor x = randn({5, cols}, 1, size), w = randn({cols}, 2), b = randn({cols}, 3);
-      const Tensor centred = layer_norm(x, w, b, kEps).value(),
-                   unbiased = layer_norm(x, w, {}, kEps).value(),
-                   rms = rms_norm(x, w, kEps).value();
-      for (Index r = 0; r < 5; ++r) {
-        const Real* row = x.data() + r * cols;
-        const auto full = reference(row, w, b, true), bare = reference(row, w, {}, true),
-                   root = reference(row, w, {}, false);
-        for (Index c = 0; c < cols; ++c) {
-          const auto i = static_cast<std::size_t>(c);
-          EXPECT_NEAR(centred[r * cols + c], full[i], tolerance(2e-5, 1e-12));
-          EXPECT_NEAR(unbiased[r * cols + c], bare[i], tolerance(2e-5, 1e-12));
-          EXPECT_NEAR(rms[r * cols + c], root[i], tolerance(2e-5, 1e-12));
-        }
-      }
-    }
-}
-
 TEST(Norms, ConstantAndZeroRowsStayFinite) {
   const Variable x = leaf(tensor_of({2, 3}, {4, 4, 4, 0, 0, 0})), w(Tensor::full({3}, 1));
   const Variable y = add(layer_norm(x, w, {}, kEps), rms_norm(x, w, kEps));
@@ -135,24 +84,6 @@ RotaryTable table_of(Index seq_len, Index half) {
       table.sin.data()[t * half + i] = static_cast<Real>(std::sin(angle));
     }
   return table;
-}
-
-TEST(Rope, RotatesPairsAndLeavesTheRest) {
-  const Index batch = 2, seq_len = 4, heads = 3, head_dim = 7, half = 2;
-  const Tensor x = randn({batch, seq_len, heads, head_dim}, 1);
-  const Tensor y = rope(x, table_of(6, half)).value();  // a table for longer sequences
-  for (Index n = 0; n < batch * seq_len * heads; ++n) {
-    const Index t = n / heads % seq_len;
-    for (Index c = 0; c < head_dim; ++c) {
-      double expected = x[n * head_dim + c];
-      if (c < 2 * half) {
-        const double angle = static_cast<double>(t * (c % half + 1)) / 3;
-        const double other = x[n * head_dim + (c + half) % (2 * half)];
-        expected = expected * std::cos(angle) + (c < half ? -1 : 1) * other * std::sin(angle);
-      }
-      EXPECT_NEAR(y[n * head_dim + c], expected, 2e-6) << "row " << n << " column " << c;
-    }
-  }
 }
 
 TEST(Rope, Gradient) {

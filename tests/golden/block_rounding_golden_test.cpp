@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "autograd/gemm/block_formats.h"
-#include "autograd/gemm/block_rounding.h"
 #include "data/tensors/safetensors.h"
 #include "tests/support/compare.h"
 #include "tests/support/golden.h"

@@ -4,16 +4,11 @@
 #include "focus/method/grouping/group_statistics.h"
 #include "focus/method/grouping/routing.h"
 #include "focus/method/grouping/sinkhorn.h"
+#include "tests/support/compare.h"
 #include "tests/support/golden_model.h"
 
 namespace focus {
 namespace {
-
-constexpr double kFocusTolerance = sizeof(Real) == 8 ? 1e-9 : 2e-5;
-
-void expect_close(const char* what, const Tensor& actual, const std::vector<double>& expected) {
-  EXPECT_LE(relative_error(actual.span(), expected), kFocusTolerance) << what;
-}
 
 class FocusGolden : public testing::TestWithParam<std::string> {};
 
@@ -25,11 +20,6 @@ TEST_P(FocusGolden, Agrees) {
       .softcap = static_cast<Real>(file.attribute("softcap")),
       .sliding_window = static_cast<Index>(file.attribute("sliding_window"))};
 
-  const auto leaf = [&](const Tensor& value) {
-    Variable variable(value);
-    variable.set_requires_grad(true);
-    return variable;
-  };
   const Variable h = leaf(file.tensor("h"));
   FocusLayer layer{leaf(file.tensor("w_g")), leaf(file.tensor("centroids")),
                    file.tensor("carried")};
@@ -43,7 +33,7 @@ TEST_P(FocusGolden, Agrees) {
   std::vector<Real> scores;
   for (const double logit : *routing.logits)
     scores.push_back(static_cast<Real>(logit * config.tokens().temperature));
-  EXPECT_LE(relative_error(scores, file.numbers("scores")), kFocusTolerance) << "scores";
+  EXPECT_LE(relative_error(scores, file.numbers("scores")), kReferenceTolerance) << "scores";
   std::vector<Real> potentials;
   const Index batch = h.dim(0), seq_len = h.dim(1), groups = config.num_groups;
   for (Index s = 0; s < batch; ++s) {
@@ -52,7 +42,7 @@ TEST_P(FocusGolden, Agrees) {
     for (Index g = 0; g < groups; ++g)
       potentials.push_back(static_cast<Real>(trace.potentials()[g]));
   }
-  EXPECT_LE(relative_error(potentials, file.numbers("log_potentials")), kFocusTolerance)
+  EXPECT_LE(relative_error(potentials, file.numbers("log_potentials")), kReferenceTolerance)
       << "log_potentials";
   FocusLayer later = layer;
   later.updates = 1;
@@ -102,9 +92,8 @@ TEST_P(FocusGolden, Agrees) {
           << prefix << "pairs";
     }
     const Variable hard_out = sparse_attention(q, k, v, routing.assignments, options, hard);
-    expect_close((prefix + "out").c_str(), swap_heads(hard_out.value()),
-                 file.numbers(prefix + "out"));
-    expect_close((prefix + "lse").c_str(), lse_of(hard), file.numbers(prefix + "lse"));
+    expect_close(prefix + "out", swap_heads(hard_out.value()), file.numbers(prefix + "out"));
+    expect_close(prefix + "lse", lse_of(hard), file.numbers(prefix + "lse"));
   }
 }
 

@@ -5,8 +5,7 @@
 #include "focus/models/model_files.h"
 #include "layers/gguf_settings.h"
 #include "tests/support/compare.h"
-#include "tests/support/golden.h"
-#include "tests/support/golden_folders.h"
+#include "tests/support/golden_model.h"
 
 namespace focus {
 namespace {
@@ -42,13 +41,10 @@ std::vector<std::string> models() {
 TEST_P(GgufGolden, LogitsAgree) {
   if (!is_known_model(GetParam())) GTEST_SKIP() << GetParam() << ": no model of a known family";
   const GoldenFile file(fs::path(GetParam()).replace_extension(".h5").string());
-  const auto ids = file.ids("input_ids");
-  const Index batch = file.dims("input_ids").at(0);
   for (const WeightUse use : {WeightUse::frozen, WeightUse::trainable}) {
     const LoadedModel model = load_model(GetParam(), "", Precision::float32, use);
-    const NoGrad guard;
-    const Tensor logits = model.decoder->logits(model.decoder->hidden_states(ids, batch)).value();
-    EXPECT_LE(relative_error(logits.span(), file.numbers("logits")), kGgufTolerance);
+    expect_close("logits", golden_logits(*model.decoder, file), file.numbers("logits"),
+                 kGgufTolerance);
   }
 }
 
@@ -75,12 +71,8 @@ TEST(GgufGoldenFiles, AnAdapterGivesItsLogits) {
     const std::string stem = path.stem().string();
     LoadedModel model = load_model(beside(path, stem.substr(0, stem.rfind('_')) + ".gguf"));
     const GoldenFile file(beside(path, stem + ".h5").string());
-    const auto ids = file.ids("input_ids");
-    const Index batch = file.dims("input_ids").at(0);
     const auto error = [&] {
-      const NoGrad guard;
-      const Variable hidden = model.decoder->hidden_states(ids, batch);
-      return relative_error(model.decoder->logits(hidden).value().span(), file.numbers("logits"));
+      return relative_error(golden_logits(*model.decoder, file).span(), file.numbers("logits"));
     };
     EXPECT_GT(error(), 1e-2);
     load_adapter(path, model);

@@ -1,21 +1,11 @@
 // Attention with summary columns against the reference implementation in float64.
 #include "focus/method/summary/summary_attention.h"
+#include "tests/support/compare.h"
 #include "tests/support/golden_model.h"
 
 namespace focus {
 namespace {
 
-constexpr double kSummaryTolerance = sizeof(Real) == 8 ? 1e-9 : 2e-5;
-
-void expect_close(const std::string& what, const Tensor& actual,
-                  const std::vector<double>& expected) {
-  EXPECT_LE(relative_error(actual.span(), expected), kSummaryTolerance) << what;
-}
-Variable leaf(const Tensor& value) {
-  Variable variable(value);
-  variable.set_requires_grad(true);
-  return variable;
-}
 /// [batch, heads, seq_len] of our [batch, seq_len, heads]
 template <class T>
 T at_head(std::span<const T> of_tokens, Index heads, Index seq_len, Index b, Index h, Index t) {

@@ -17,22 +17,18 @@ using testing::HasSubstr;
 using Model = GgufModel;
 
 TEST(GgufConfig, DefaultsOfKeysThatAreAbsent) {
-  const ModelConfig c = Model().config();
-  EXPECT_EQ(c.model_type, "llama");
-  EXPECT_EQ(c.vocab_size, 37);
-  EXPECT_EQ(c.hidden_size, 24);
-  EXPECT_EQ(c.intermediate_size, 40);
-  EXPECT_EQ(c.num_hidden_layers, 2);
-  EXPECT_EQ(c.num_attention_heads, 4);
-  EXPECT_EQ(c.num_key_value_heads, 4);
-  EXPECT_EQ(c.head_dim, 6);
-  EXPECT_EQ(c.max_position_embeddings, 64);
-  EXPECT_EQ(c.norm_eps, 1e-5);  // the decimal, not the float32
-  EXPECT_EQ(c.rope, RopeConfig());
-  EXPECT_TRUE(c.tie_word_embeddings);
-  EXPECT_FALSE(c.attention_bias || c.attention_out_bias || c.mlp_bias);
-  EXPECT_FALSE(c.bos_token_id || c.eos_token_id);
-  EXPECT_TRUE(c.sliding_windows.empty());
+  // norm_eps is the decimal, not the float32.
+  EXPECT_EQ(Model().config(), (ModelConfig{.model_type = "llama",
+                                           .vocab_size = 37,
+                                           .hidden_size = 24,
+                                           .intermediate_size = 40,
+                                           .num_hidden_layers = 2,
+                                           .num_attention_heads = 4,
+                                           .num_key_value_heads = 4,
+                                           .head_dim = 6,
+                                           .max_position_embeddings = 64,
+                                           .norm_eps = 1e-5,
+                                           .tie_word_embeddings = true}));
 }
 
 TEST(GgufConfig, IsThatOfConfigJson) {
@@ -223,8 +219,8 @@ TEST(GgufConfig, SpecialTokensOfTheVocabularyAlone) {
         .config();
   };
   EXPECT_EQ(with(1, 36, "llama").bos_token_id, 1);
-  EXPECT_EQ(with(1, 36, "llama").eos_token_id, 36);
-  EXPECT_FALSE(with(1, 37, "llama").eos_token_id);
+  EXPECT_EQ(with(1, 36, "llama").eos_token_ids, std::vector<Index>{36});
+  EXPECT_TRUE(with(1, 37, "llama").eos_token_ids.empty());
   EXPECT_FALSE(with(1, 2, "none").bos_token_id);
 }
 

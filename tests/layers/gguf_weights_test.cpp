@@ -128,10 +128,8 @@ TEST(GgufWeights, AreThoseOfTheModel) {
 
       // What passes through is published as that of a folder is.
       Tensors streamed;
-      Decoder passing(config);
-      stream_weights(
-          passing, source, [](const std::string&, Tensor&) {},
-          [&](const std::string& name, const Tensor& tensor) { streamed[name] = tensor; });
+      stream(config, source,
+             [&](const std::string& name, const Tensor& tensor) { streamed[name] = tensor; });
       Decoder again(config);
       load_weights(again, MapSource(streamed));
       expect_same_weights(original, again);

@@ -313,13 +313,12 @@ TEST(ModelConfig, SeveralEndTokensAreKept) {
   Json json = llama_json();
   json["eos_token_id"] = {7, 9};
   const ModelConfig several = parse(json);
-  EXPECT_EQ(several.eos_token_id, 7);
-  EXPECT_EQ(several.other_eos_token_ids, std::vector<Index>{9});
+  EXPECT_EQ(several.eos_token_ids, (std::vector<Index>{7, 9}));
   EXPECT_EQ(parse_model_config(write_model_config(several), "again"), several);
   json["eos_token_id"] = 5;
-  EXPECT_EQ(parse(json).eos_token_id, 5);
+  EXPECT_EQ(parse(json).eos_token_ids, std::vector<Index>{5});
   json["eos_token_id"] = nullptr;
-  EXPECT_FALSE(parse(json).eos_token_id.has_value());
+  EXPECT_TRUE(parse(json).eos_token_ids.empty());
 }
 
 TEST(ModelConfig, OfTwoRotarySettingsTransformersOneHolds) {
@@ -366,7 +365,7 @@ TEST(ModelConfig, WhatIsWrittenReadsBack) {
       ModelConfig c = tiny_config(type);
       c.activation = activation;
       c.norm_eps = 3e-6;
-      c.eos_token_id = 11;
+      c.eos_token_ids = {11};
       c.tie_word_embeddings = !c.tie_word_embeddings;
       if (c.norm == NormKind::rms_norm) c.head_dim = 10;  // not hidden_size / heads
       if (type == "llama") c.attention_bias = c.attention_out_bias = c.mlp_bias = true;

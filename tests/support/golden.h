@@ -150,6 +150,13 @@ inline double relative_error(std::span<const Real> actual, const std::vector<dou
   return worst / std::max(largest, 1e-30);
 }
 
+/// A bound for what a reference in float64 computes.
+inline constexpr double kReferenceTolerance = sizeof(Real) == 8 ? 1e-9 : 2e-5;
+inline void expect_close(const std::string& what, const Tensor& actual,
+                         const std::vector<double>& expected, double most = kReferenceTolerance) {
+  EXPECT_LE(relative_error(actual.span(), expected), most) << what;
+}
+
 /// x [batch, a, b, width] as [batch, b, a, width]: golden files have heads before tokens.
 inline Tensor swap_heads(const Tensor& x) { return transpose(Variable(x), 1, 2).value(); }
 

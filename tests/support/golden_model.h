@@ -39,6 +39,13 @@ inline Decoder golden_decoder(const std::string& folder, const ModelConfig& conf
   return decoder;
 }
 
+/// The logits that the decoder computes for the input_ids of a golden file.
+inline Tensor golden_logits(const Decoder& decoder, const GoldenFile& file) {
+  const NoGrad guard;
+  const Index batch = file.dims("input_ids").at(0);
+  return decoder.logits(decoder.hidden_states(file.ids("input_ids"), batch)).value();
+}
+
 /// The Focus settings in a golden file's attributes.
 inline FocusConfig golden_focus_config(const GoldenFile& file) {
   FocusConfig config;

@@ -48,6 +48,17 @@ inline std::map<std::string, Tensor> published(Decoder& decoder) {
   return tensors;
 }
 
+/// The same of parameters that are read one by one.
+inline void stream(const ModelConfig& config, const TensorSource& source,
+                   const PublishedFunction& f) {
+  Publisher<Tensor> publisher(config, f);
+  for_each_stored(config, source, [&](const StoredParameter& p) {
+    Tensor numbers(p.shape);
+    p.read(numbers);
+    publisher.add(p.name, numbers);
+  });
+}
+
 inline void expect_same_weights(Decoder& a, Decoder& b) {
   std::map<std::string, Tensor> expected;
   for_each_parameter(a, [&](const std::string& name, Variable& p) { expected[name] = p.value(); });

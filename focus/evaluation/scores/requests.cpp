@@ -9,7 +9,6 @@
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/settings/config.h"
-#include "focus/models/example_format.h"
 #include "focus/models/generation.h"
 
 namespace focus {

@@ -9,7 +9,6 @@
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/simd/kernels.h"
-#include "autograd/soft_cap.h"
 
 namespace focus {
 namespace {

@@ -9,13 +9,37 @@
 #include "autograd/simd/bf16_kernels.h"
 #include "tests/support/compare.h"
 #include "tests/support/composed.h"
-#include "tests/support/dense_attention_case.h"
 #include "tests/support/gradcheck.h"
+#include "tests/support/random.h"
 
 namespace focus {
 namespace {
 
-using Case = DenseCase;
+/// A case of plain causal attention.
+struct Case {
+  Index batch, seq_len, heads, kv_heads, head_dim;
+  double softcap = 0;
+  Index window = 0;
+  double dropout = 0;
+
+  std::string str() const {
+    return fmt::format("T {} heads {}/{} head_dim {} softcap {} window {} dropout {}", seq_len,
+                       heads, kv_heads, head_dim, softcap, window, dropout);
+  }
+};
+
+std::vector<Tensor> inputs_of(const Case& c) {
+  return {randn({c.batch, c.seq_len, c.heads, c.head_dim}, 1),
+          randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, 2),
+          randn({c.batch, c.seq_len, c.kv_heads, c.head_dim}, 3)};
+}
+AttentionOptions options_of(const Case& c) {
+  return {.scale = Real(0.4),
+          .softcap = static_cast<Real>(c.softcap),
+          .sliding_window = c.window,
+          .dropout = c.dropout,
+          .dropout_key = 5};
+}
 
 TEST(Attention, EqualsTheComposedForm) {
   std::vector<Case> cases;
@@ -252,8 +276,6 @@ TEST(DocumentAttention, RejectsStartsThatDoNotFit) {
 // Attention whose products are of numbers rounded to bf16: every kernel that this machine can run,
 // held against the same attention in Real.
 
-using Case = DenseCase;
-
 // Odd lengths and widths, more than a panel of columns, windows whose spans of keys begin and end
 // at odd places, short ones, dropout.
 const std::vector<Case> kCases = {{1, 1, 2, 1, 4},
@@ -269,7 +291,7 @@ const std::vector<Case> kCases = {{1, 1, 2, 1, 4},
                                   {1, 150, 2, 2, 12, 2, 70, 0.3}};
 
 AttentionOptions options_of(const Case& c, const simd::Bf16Kernels* bf16) {
-  AttentionOptions options = focus::options_of(c);
+  AttentionOptions options = options_of(c);
   options.bf16 = bf16;
   return options;
 }

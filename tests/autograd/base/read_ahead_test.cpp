@@ -1,5 +1,3 @@
-#include "autograd/base/read_ahead.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -11,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "autograd/base/memory.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "autograd/gemm/block_formats.h"
-#include "autograd/gemm/block_rounding.h"
 #include "autograd/gemm/frozen_matrix.h"
 #include "autograd/ops.h"
 #include "tests/support/compare.h"

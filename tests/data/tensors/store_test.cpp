@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "autograd/gemm/block_rounding.h"
+#include "autograd/gemm/block_formats.h"
 #include "autograd/version.h"
 #include "data/files/durable_file.h"
 #include "data/files/hdf5.h"

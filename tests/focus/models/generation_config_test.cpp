@@ -1,8 +1,7 @@
-#include "focus/models/generation_config.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "focus/models/side_files.h"
 #include "tests/support/notices.h"
 #include "tests/support/temp_folder.h"
 
@@ -54,8 +53,7 @@ TEST(GenerationConfig, RefusesWhatIsNone) {
 
 TEST(GenerationEnds, ThoseOfGenerationConfigGoBeforeTheConfigs) {
   ModelConfig config;
-  config.eos_token_id = 4;
-  config.other_eos_token_ids = {9};
+  config.eos_token_ids = {4, 9};
   EXPECT_THAT(generation_ends({}, config, "m"), ElementsAre(4, 9));
   const Notices notices;
   EXPECT_THAT(generation_ends(read(R"({"eos_token_id": [9, 4, 2]})"), config, "m"),

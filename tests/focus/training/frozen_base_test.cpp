@@ -3,10 +3,9 @@
 
 #include "autograd/simd/bf16_kernels.h"
 #include "data/tensors/safetensors.h"
-#include "focus/models/model_import.h"
+#include "focus/models/model_export.h"
 #include "focus/training/session.h"
 #include "tests/support/compare.h"
-#include "tests/support/environment.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_session.h"
 
@@ -23,7 +22,7 @@ void write_folder(const fs::path& folder, const std::string& family, Dtype dtype
   fs::create_directories(folder);
   Decoder decoder = tiny_decoder(family, seed);
   write_text(folder / "config.json", write_model_config(decoder.config()));
-  SafetensorsWriter writer(folder / "model.safetensors", published_shapes(decoder), dtype);
+  SafetensorsWriter writer(folder / "model.safetensors", published_shapes(decoder.config()), dtype);
   for_each_published(
       decoder, [](const Variable& p) { return p.value(); },
       [&](const std::string& name, const Tensor& tensor) { writer.add(name, tensor); });
