@@ -15,8 +15,6 @@
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
 #include "data/files/input_file.h"
-#include "data/settings/config.h"
-#include "focus/models/model_files.h"
 
 namespace focus::app {
 namespace {

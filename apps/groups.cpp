@@ -1,6 +1,5 @@
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
-#include "autograd/base/check.h"
 #include "data/files/durable_file.h"
 #include "data/settings/struct_json.h"
 #include "focus/evaluation/statistics/groups_report.h"

@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "apps/command.h"
 #include "autograd/base/check.h"
@@ -26,8 +25,7 @@ Ids checked_ids(Ids ids, const std::string& text, const LoadedModel& model) {
 /// The tokens' assignments of the last forward pass, or the keys' classes, layer by layer.
 void add_groups(const FocusModel& focus, std::vector<std::pair<std::string, Tensor>>& tensors) {
   for (Index i = 0; i < focus.shape().num_layers; ++i) {
-    auto [name, groups] =
-        focus.grouping().last_groups(i, focus.last_group_ids()[static_cast<std::size_t>(i)]);
+    auto [name, groups] = focus.grouping().last_groups(i, focus.last_group_ids()[i]);
     tensors.emplace_back(fmt::format("layers.{}.{}", i, name), std::move(groups));
   }
 }

@@ -17,7 +17,7 @@ std::vector<std::int32_t> probe_ids(const LoadedModel& model, const std::vector<
     return {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(size)};
   }
   Rng rng(0);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(context));
+  std::vector<std::int32_t> ids(context);
   const auto vocab_size = static_cast<std::uint64_t>(model.decoder->config().vocab_size);
   for (auto& id : ids) id = static_cast<std::int32_t>(rng.below(vocab_size));
   return ids;

@@ -67,7 +67,7 @@ class MpiRanks : public Ranks {
 
   std::vector<std::string> gather(const std::string& mine) override {
     const auto size = static_cast<int>(mine.size());
-    std::vector<int> sizes(static_cast<std::size_t>(count_));
+    std::vector<int> sizes(count_);
     MPI_Allgather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD);
     const std::vector<int> begins = begins_of(sizes);
     std::string all(static_cast<std::size_t>(begins.back() + sizes.back()), '\0');
@@ -89,8 +89,7 @@ class MpiRanks : public Ranks {
     }
     MPI_Alltoall(sizes.data(), 1, MPI_INT, sizes_back.data(), 1, MPI_INT, MPI_COMM_WORLD);
     const std::vector<int> begins = begins_of(sizes), begins_back = begins_of(sizes_back);
-    std::vector<Real> back(static_cast<std::size_t>(begins_back.back() + sizes_back.back()) /
-                           sizeof(Real));
+    std::vector<Real> back((begins_back.back() + sizes_back.back()) / sizeof(Real));
     MPI_Alltoallv(flat.data(), sizes.data(), begins.data(), MPI_BYTE, back.data(),
                   sizes_back.data(), begins_back.data(), MPI_BYTE, MPI_COMM_WORLD);
     std::vector<std::vector<Real>> lists;

@@ -1,4 +1,3 @@
-#include <cmath>
 
 #include "apps/command.h"
 #include "apps/terminal/progress.h"

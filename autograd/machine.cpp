@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -27,7 +26,7 @@ std::array<std::size_t, 3> cache_bytes() {
     const int level = word(index, "level")[0] - '1';
     if (level < 0 || level > 2 || word(index, "type") == "Instruction") continue;
     const std::string size = word(index, "size");  // "1024K"
-    std::size_t& of_level = bytes[static_cast<std::size_t>(level)];
+    std::size_t& of_level = bytes[level];
     of_level = std::strtoull(size.c_str(), nullptr, 10);
     if (size.ends_with('K')) of_level <<= 10;
     if (size.ends_with('M')) of_level <<= 20;

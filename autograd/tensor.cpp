@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -169,7 +168,7 @@ Index Shape::size() const {
 
 Shape Shape::with(int i, Index dim) const {
   Shape shape = *this;
-  shape.dims_[static_cast<std::size_t>(i < 0 ? rank_ + i : i)] = dim;
+  shape.dims_[i < 0 ? rank_ + i : i] = dim;
   return shape;
 }
 

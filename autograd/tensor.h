@@ -24,7 +24,7 @@ class Shape {
   int rank() const { return rank_; }
   Index size() const;
   /// Negative indices count from the end, as in Python.
-  Index operator[](int i) const { return dims_[static_cast<std::size_t>(i < 0 ? rank_ + i : i)]; }
+  Index operator[](int i) const { return dims_[i < 0 ? rank_ + i : i]; }
   std::span<const Index> dims() const { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
   /// The same shape with dimension i replaced.
   Shape with(int i, Index dim) const;

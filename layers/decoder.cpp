@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "autograd/base/check.h"
 #include "autograd/simd/bf16_kernels.h"
@@ -191,7 +190,7 @@ namespace {
 /// Each id's position in its row, or in its document of the one row.
 std::vector<std::int32_t> positions_of(Index ids, Index batch, Index first_position,
                                        const std::vector<Index>* documents) {
-  std::vector<std::int32_t> positions(static_cast<std::size_t>(ids));
+  std::vector<std::int32_t> positions(ids);
   const Index seq_len = ids / batch;
   std::size_t document = 0;
   for (Index t = 0; t < ids; ++t) {
@@ -200,7 +199,7 @@ std::vector<std::int32_t> positions_of(Index ids, Index batch, Index first_posit
       while (t >= (*documents)[document + 1]) ++document;
       position = t - (*documents)[document];
     }
-    positions[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(position);
+    positions[t] = static_cast<std::int32_t>(position);
   }
   return positions;
 }
@@ -210,7 +209,7 @@ RotaryTable rows_of(const RotaryTable& table, std::span<const std::int32_t> posi
   const Index half = table.cos.dim(1), count = static_cast<Index>(positions.size());
   RotaryTable rows{Tensor({count, half}), Tensor({count, half})};
   for (Index t = 0; t < count; ++t) {
-    const Index from = positions[static_cast<std::size_t>(t)] * half;
+    const Index from = positions[t] * half;
     std::copy_n(table.cos.data() + from, half, rows.cos.data() + t * half);
     std::copy_n(table.sin.data() + from, half, rows.sin.data() + t * half);
   }

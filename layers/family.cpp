@@ -136,7 +136,7 @@ void read_gguf_windows(const GgufSettings& s, Index window, Index period, ModelC
   if (window == 0) return;
   constexpr const char* kPattern = "attention.sliding_window_pattern";
   const std::string key = s.key(kPattern);
-  std::vector<bool> local(static_cast<std::size_t>(c.num_hidden_layers), true);
+  std::vector<bool> local(c.num_hidden_layers, true);
   if (s.source().metadata().is_array(key)) {
     const std::size_t layers = local.size();
     local = *s.source().metadata().flags(key);

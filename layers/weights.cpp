@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <set>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
-#include "layers/family.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {
@@ -273,12 +271,11 @@ Tensor read_gguf_part(const TensorSource& source, const TensorInfo& info, const 
 void StoredParameter::for_each_block(const std::function<void(std::span<const Real>)>& f) const {
   constexpr Index kBlock = 1 << 18;  // numbers
   const Index rows = std::max<Index>(1, kBlock / std::max<Index>(1, numbers.cols));
-  std::vector<Real> block(static_cast<std::size_t>(std::min(rows, numbers.rows) * numbers.cols));
+  std::vector<Real> block(std::min(rows, numbers.rows) * numbers.cols);
   for (Index i = 0; i < numbers.rows; i += rows) {
     const Index count = std::min(rows, numbers.rows - i);
     read_rows(numbers, i, count, block.data());
-    const std::span<Real> read =
-        std::span(block).first(static_cast<std::size_t>(count * numbers.cols));
+    const std::span<Real> read = std::span(block).first(count * numbers.cols);
     detach(added, read);
     f(read);
   }
@@ -295,7 +292,7 @@ void StoredParameter::read(Tensor& to) const {
 PackedTensor StoredParameter::read_blocks() const {
   PackedTensor packed{info->dtype, shape, {}};
   const std::size_t line = bytes_of(packed.dtype, numbers.cols);
-  packed.bytes.reserve(static_cast<std::size_t>(numbers.rows) * line);
+  packed.bytes.reserve(numbers.rows * line);
   for (Index i = 0; i < numbers.rows; ++i) {
     const MatrixView row = from_number(numbers, numbers.stored_row(i) * numbers.pitch);
     const auto* const from = static_cast<const std::byte*>(row.data);

@@ -1,10 +1,7 @@
 #include "autograd/attention/attention_plan.h"
 
-#include <algorithm>
-#include <cstdint>
 #include <functional>
 #include <numeric>
-#include <span>
 
 namespace focus {
 
@@ -200,10 +197,8 @@ void Visibility::find_bands(Index rows) {
     // Runs rise from query to query: the last of a vector sees furthest ahead, the first furthest
     // back.
     Index from = 0, to = padded;
-    while (from < padded && last_[static_cast<std::size_t>(from + kernels.vector - 1)] <= begin)
-      from += kernels.vector;
-    while (to > from && first_[static_cast<std::size_t>(to - kernels.vector)] >= end)
-      to -= kernels.vector;
+    while (from < padded && last_[from + kernels.vector - 1] <= begin) from += kernels.vector;
+    while (to > from && first_[to - kernels.vector] >= end) to -= kernels.vector;
     if (from == to) continue;
     if (!bands_.empty() && bands_.back().end == begin && bands_.back().first_query == from &&
         bands_.back().end_query == to)

@@ -94,15 +94,11 @@ struct AttentionPlan {
   /// Whether keys are permuted once, before the tasks start; otherwise by each task, as copies are.
   bool packs_ahead = true;
 
-  Index token(Index row) const {
-    return tokens.empty() ? row : tokens[static_cast<std::size_t>(row)];
-  }
+  Index token(Index row) const { return tokens.empty() ? row : tokens[row]; }
   /// Rows of which each token has one.
   Index own_rows() const { return static_cast<Index>(tokens.size() - copies.size()); }
   bool is_copy(Index row) const { return !copies.empty() && row >= own_rows(); }
-  Index own_row(Index row) const {
-    return is_copy(row) ? copies[static_cast<std::size_t>(row - own_rows())] : row;
-  }
+  Index own_row(Index row) const { return is_copy(row) ? copies[row - own_rows()] : row; }
   /// A token sees (seen_after, seen_last] of its sequence; both rise with the token.
   Index seen_after(Index token) const;
   Index seen_last(Index token) const { return block_start(token) - gap; }
@@ -117,11 +113,9 @@ struct AttentionPlan {
   double cost() const;
   std::span<const Segment> segments_of(const QueryTile& tile) const {
     const auto first = static_cast<std::size_t>(tile.first_segment);
-    return std::span(segments).subspan(first, static_cast<std::size_t>(tile.end_segment) - first);
+    return std::span(segments).subspan(first, tile.end_segment - first);
   }
-  const KeyTile& key_tile(Index number) const {
-    return key_tiles[static_cast<std::size_t>(number)];
-  }
+  const KeyTile& key_tile(Index number) const { return key_tiles[number]; }
   /// Number of key tiles that a query tile reads.
   Index key_tiles_of(const QueryTile& tile) const;
   /// How often a key tile is read, on average.

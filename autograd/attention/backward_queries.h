@@ -95,14 +95,13 @@ class BackwardQueries {
 
   /// dQ += dS K
   void add_gradient(Index g, const Visibility& seen, const Real* d, const simd::Panels& keys) {
-    weighted_sum(products_, seen, rows_, d, keys, s_.padded_dim, nullptr,
-                 dq_[static_cast<std::size_t>(g)]);
+    weighted_sum(products_, seen, rows_, d, keys, s_.padded_dim, nullptr, dq_[g]);
   }
   /// The tile's part of the queries' gradient, written or added.
   void end(Tensor& dq, bool adds) const {
     for (Index r = 0; r < rows_; ++r)
       for (Index g = 0; g < block_.count; ++g) {
-        const QuerySum& sum = dq_[static_cast<std::size_t>(g)];
+        const QuerySum& sum = dq_[g];
         if (!sum.has(r / kernels_.vector)) continue;
         const Index token = plan_->token(begin_ + r);
         kernels_.scale_row(sum.data + r * s_.padded_dim, in_.options.scale, s_.head_dim,

@@ -79,8 +79,7 @@ class OnlineSoftmax {
   }
   void add_values(Index g, const Visibility& seen, const Real* weights,
                   const simd::Panels& values) {
-    weighted_sum(products_, seen, rows_, weights, values, s_.padded_dim, factor_,
-                 sums_[static_cast<std::size_t>(g)]);
+    weighted_sum(products_, seen, rows_, weights, values, s_.padded_dim, factor_, sums_[g]);
   }
 
   /// A row without pairs: 0, of weight 0. Else lse = max + log(sum).

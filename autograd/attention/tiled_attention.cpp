@@ -155,8 +155,7 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
     // Block by block: a block's keys stay in the cache while its queries go by.
     Task task(job, HeadBlock(s, number / num_runs, blocks));
     const auto run = static_cast<std::size_t>(number % num_runs);
-    for (Index tile = runs[run]; tile < runs[run + 1]; ++tile)
-      task.run(plan.query_tiles[static_cast<std::size_t>(tile)]);
+    for (Index tile = runs[run]; tile < runs[run + 1]; ++tile) task.run(plan.query_tiles[tile]);
   });
   if (job.times_merge)
     profile_split("merge", 1e-9 * static_cast<double>(job.merge_time) / omp_get_max_threads());

@@ -162,8 +162,7 @@ class BackwardTask {
 AttentionPlan::Segment key_tiles_of(const AttentionPlan& plan, const std::vector<Index>& tiles) {
   AttentionPlan::Segment all{static_cast<Index>(plan.key_tiles.size()), 0};
   for (const Index tile : tiles) {
-    for (const auto& [first, last] :
-         plan.segments_of(plan.query_tiles[static_cast<std::size_t>(tile)]))
+    for (const auto& [first, last] : plan.segments_of(plan.query_tiles[tile]))
       all = {std::min(all.begin, first), std::max(all.end, last)};
   }
   return all;
@@ -177,12 +176,12 @@ constexpr Index kRunRows = 512;
 /// even number have no key in common, and those of odd number neither. Else nothing.
 std::vector<std::vector<Index>> runs_of_short_windows(const AttentionPlan& plan, Index rows) {
   if (!plan.tokens.empty() || plan.gap != 0 || rows < 2 * kRunRows) return {};
-  std::vector<std::vector<Index>> runs(static_cast<std::size_t>((rows + kRunRows - 1) / kRunRows));
+  std::vector<std::vector<Index>> runs((rows + kRunRows - 1) / kRunRows);
   for (std::size_t i = 0; i < plan.query_tiles.size(); ++i) {
     const AttentionPlan::QueryTile& tile = plan.query_tiles[i];
     for (const AttentionPlan::Segment& segment : plan.segments_of(tile))
       if (plan.key_tile(segment.begin).begin + kRunRows < tile.end) return {};
-    runs[static_cast<std::size_t>(tile.begin / kRunRows)].push_back(static_cast<Index>(i));
+    runs[tile.begin / kRunRows].push_back(static_cast<Index>(i));
   }
   return runs;
 }
@@ -217,7 +216,7 @@ void run_parts(BackwardJob& job, const std::vector<std::vector<Index>>& parts, I
   const Index count = (static_cast<Index>(parts.size()) - first + step - 1) / step;
   parallel_chunks(count * job.shares * job.head_blocks, 1, [&](Index number, Index) {
     const Index of_parts = first + number / job.head_blocks / job.shares * step;
-    const auto& part = parts[static_cast<std::size_t>(of_parts)];
+    const auto& part = parts[of_parts];
     const Index share = number / job.head_blocks % job.shares;
     BackwardTask task(job, number % job.head_blocks, share);
     const auto tiles = static_cast<Index>(part.size());
@@ -227,9 +226,8 @@ void run_parts(BackwardJob& job, const std::vector<std::vector<Index>>& parts, I
       for (Index round = 0; round * job.shares < tiles; ++round) {
         const Index index = round * job.shares + (round % 2 == 0 ? share : job.shares - 1 - share);
         if (index >= tiles) continue;
-        const Index tile = part[static_cast<std::size_t>(index)];
-        task.run(job.plan.query_tiles[static_cast<std::size_t>(tile)],
-                 {keys, keys + job.resident_tiles});
+        const Index tile = part[index];
+        task.run(job.plan.query_tiles[tile], {keys, keys + job.resident_tiles});
       }
   });
 }

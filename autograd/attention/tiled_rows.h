@@ -47,7 +47,7 @@ class TileProducts {
                      Real factor, Real* to) const {
     if (bf16_ == nullptr) return kernels_->pack_gathered(x, ld, rows_of, columns, rows, factor, to);
     thread_local AlignedVector<Real> gathered;
-    gathered.resize(static_cast<std::size_t>(columns * rows));
+    gathered.resize(columns * rows);
     for (Index j = 0; j < columns; ++j)
       kernels_->copy_rows(1, rows, x + rows_of[j] * ld, 0, gathered.data() + j * rows, 0);
     pack_transposed(gathered.data(), rows, columns, rows, factor, to);
@@ -95,15 +95,14 @@ class TileProducts {
   /// Valid until the thread's next call.
   static Bf16* scratch(Index size) {
     thread_local AlignedVector<Bf16> memory;
-    if (memory.size() < static_cast<std::size_t>(size))
-      memory.resize(static_cast<std::size_t>(size));
+    if (memory.size() < static_cast<std::size_t>(size)) memory.resize(size);
     return memory.data();
   }
   const Bf16* round_rows(const Real* x, Index ld, Index rows, Index columns, Real factor,
                          Index pitch) const {
     Bf16* rounded = scratch(rows * pitch);
     thread_local AlignedVector<Real> scaled;
-    scaled.resize(static_cast<std::size_t>(columns));
+    scaled.resize(columns);
     for (Index i = 0; i < rows; ++i) {
       const Real* row = x + i * ld;
       if (factor != 1) {

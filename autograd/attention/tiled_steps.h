@@ -118,14 +118,13 @@ class TileDropout {
     std::array<Index, kQueries> row{};  // of each query the place of its weight for key 0
     for (Index r = 0; r < tile.rows(); ++r) {
       const Index token = tile.plan->token(tile.begin + r);
-      row[static_cast<std::size_t>(r)] =
-          ((token / seq_len_ * heads_ + head) * seq_len_ + token % seq_len_) * seq_len_;
+      row[r] = ((token / seq_len_ * heads_ + head) * seq_len_ + token % seq_len_) * seq_len_;
     }
     for (const KeyBand& band : seen.bands())
       for (Index key = band.begin; key < band.end; ++key) {
         const Index position = tile.plan->token(tile.keys.begin + key) % seq_len_;
         for (Index r = band.first_query; r < std::min(band.end_query, tile.rows()); ++r)
-          x[key * kQueries + r] *= mask_.factor(row[static_cast<std::size_t>(r)] + position);
+          x[key * kQueries + r] *= mask_.factor(row[r] + position);
       }
   }
 

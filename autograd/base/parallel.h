@@ -100,13 +100,12 @@ void parallel_runs(Index n, Index chunk, F&& f) {
     for (Index c = 0; c < chunks; ++c) work(c);
     return;
   }
-  std::vector<RunOfChunks> runs(static_cast<std::size_t>(threads));
-  for (Index t = 0; t < threads; ++t)
-    runs[static_cast<std::size_t>(t)].set(chunks * t / threads, chunks * (t + 1) / threads);
+  std::vector<RunOfChunks> runs(threads);
+  for (Index t = 0; t < threads; ++t) runs[t].set(chunks * t / threads, chunks * (t + 1) / threads);
   FirstException first;
 #pragma omp parallel
   {
-    RunOfChunks& own = runs[static_cast<std::size_t>(omp_get_thread_num())];
+    RunOfChunks& own = runs[omp_get_thread_num()];
     while (const auto c = own.take_first()) first.run([&] { work(*c); });
     for (;;) {
       RunOfChunks& longest = *std::ranges::max_element(runs, {}, &RunOfChunks::size);

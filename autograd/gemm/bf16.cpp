@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "autograd/base/aligned_vector.h"
-#include "autograd/gemm/gemm.h"
 #include "autograd/gemm/packed_product.h"
 #include "autograd/simd/kernels.h"
 
@@ -25,7 +24,7 @@ void multiply_rounded(const Bf16Matrix& a, Index n, Real* c, Index ldc, Start st
   for_blocks(m, n, [&](Index row, Index rows, Index begin, Index end) {
     thread_local AlignedVector<Real> scratch;
     const Index widest = block_columns();
-    scratch.resize(static_cast<std::size_t>(kBf16BlockDepth * widest + rows * vector));
+    scratch.resize(kBf16BlockDepth * widest + rows * vector);
     Real* packed = scratch.data();
     blocked_product(
         rows, k, kBf16BlockDepth, begin, end, widest, vector, c + row * ldc, ldc, start,
@@ -60,7 +59,7 @@ void round_rows(const MatrixView& view, Index first, Index count, Bf16* to, Inde
                 const simd::Bf16Kernels& kernels) {
   thread_local AlignedVector<Real> rows;
   const Index together = std::min(count, rows_at_a_time(view));
-  rows.resize(static_cast<std::size_t>(together * view.cols));
+  rows.resize(together * view.cols);
   for (Index i = 0; i < count; ++i, to += pitch) {
     if (i % together == 0) read_rows(view, first + i, std::min(together, count - i), rows.data());
     kernels.round(rows.data() + i % together * view.cols, view.cols, to);
@@ -130,7 +129,7 @@ void gemm_nt(const Bf16Matrix& a, const MatrixView& w, Real* c, Index ldc, Start
                    [&](Index p, Index depth, Index j, Index columns, void* packed) {
                      thread_local AlignedVector<Bf16> rounded;
                      const Index pitch = even(depth);
-                     rounded.resize(static_cast<std::size_t>(columns * pitch));
+                     rounded.resize(columns * pitch);
                      MatrixView part = from_number(w, w.transposed ? p * w.pitch : p);
                      part.cols = depth;
                      round_rows(part, j, columns, rounded.data(), pitch, kernels);

@@ -5,7 +5,6 @@
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/packed_product.h"
 #include "autograd/machine.h"
-#include "autograd/simd/kernels.h"
 
 namespace focus {
 namespace {

@@ -5,7 +5,6 @@
 #include "autograd/base/aligned_vector.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/block_formats.h"
-#include "autograd/gemm/gemm.h"
 #include "autograd/gemm/packed_product.h"
 #include "autograd/simd/kernels.h"
 
@@ -91,7 +90,7 @@ constexpr Index kBlockLines = 16;
 /// though it goes into several panels.
 void pack_rows_of_blocks(const MatrixView& view, const StoredPart& part, Real* panels) {
   const simd::Kernels& kernels = simd::kernels();
-  thread_local AlignedVector<Real> strip(static_cast<std::size_t>(kBlockLines * kMostBlockNumbers));
+  thread_local AlignedVector<Real> strip(kBlockLines * kMostBlockNumbers);
   const Index step = kMostBlockNumbers / kernels.panel * kernels.panel;
   for (Index at = 0; at < part.count; at += step) {
     const Index width = std::min(step, part.count - at);
@@ -125,7 +124,7 @@ void pack_block(const MatrixView& view, const StoredBlock& block, Real* panels) 
   if (lines_are_rows && in_blocks(view.format)) return pack_rows_of_blocks(view, part, panels);
   // A panel at a time, so that what is widened stays in the first-level cache or near it.
   thread_local AlignedVector<Real> strip;
-  strip.resize(static_cast<std::size_t>(packed::kBlockDepth * kernels.panel));
+  strip.resize(packed::kBlockDepth * kernels.panel);
   for (Index c = 0; c < columns; c += kernels.panel) {
     const Index width = std::min(kernels.panel, columns - c);
     const StoredPart of_panel = lines_are_rows ? StoredPart{part.line, rows, part.first + c, width}
@@ -142,7 +141,7 @@ constexpr Index kGatheredRows = 32;
 void gather_rows(const MatrixView& view, Index first, Index count, Real* to) {
   const simd::Kernels& kernels = simd::kernels();
   thread_local AlignedVector<Real> strip, panel;
-  strip.resize(static_cast<std::size_t>(kernels.panel * kGatheredRows));
+  strip.resize(kernels.panel * kGatheredRows);
   panel.resize(strip.size());
   for (Index line = 0; line < view.cols; line += kernels.panel) {
     const StoredPart part{line, std::min(kernels.panel, view.cols - line), first, count};
@@ -179,7 +178,7 @@ void multiply_rows(Index m, const Real* a, Index lda, const MatrixView& b, Real*
   const Index chunk = rows_at_a_time(b);
   parallel_runs(b.rows, chunk, [&](Index begin, Index end) {
     thread_local AlignedVector<Real> widened;
-    widened.resize(static_cast<std::size_t>((b.transposed ? chunk : 1) * b.cols));
+    widened.resize((b.transposed ? chunk : 1) * b.cols);
     if (b.transposed) gather_rows(b, begin, end - begin, widened.data());
     for (Index j = begin; j < end; ++j) {
       const Real* row = widened.data() + (b.transposed ? (j - begin) * b.cols : 0);

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <memory>
 #include <span>
 
 #include "autograd/gemm/gemm.h"

@@ -22,8 +22,8 @@ class RoundedRows {
               const simd::BlockKernels& kernels)
       : width_(width),
         group_(group),
-        q_(static_cast<std::size_t>(rows * width)),
-        scales_(q_.size() / static_cast<std::size_t>(group)),
+        q_(rows * width),
+        scales_(q_.size() / group),
         sums_(scales_.size()),
         totals_(scales_.size()) {
     parallel_chunks(rows, rows_per_chunk(cols), [&](Index begin, Index end) {
@@ -119,7 +119,7 @@ void multiply_many(const RoundedRows& rows, Index m, const SharedProduct& produc
   const auto multiply_panel = [&](Index first, Index count) {
     const auto [w, c, ldc, start] = product;
     thread_local Panel panel;
-    thread_local AlignedVector<float> sums(static_cast<std::size_t>(kRowsAtATime * kPanel));
+    thread_local AlignedVector<float> sums(kRowsAtATime * kPanel);
     panel.fill(w, first, count, format, kernels);
     for (Index i = 0; i < m; i += kRowsAtATime) {
       const Index some = std::min(kRowsAtATime, m - i);
@@ -181,7 +181,7 @@ OwnedView rounded_to_q8_0(const MatrixView& from, const std::string& name) {
   auto* const blocks = static_cast<std::byte*>(memory.get());
   std::atomic<Index> refused{from.rows};  // the first row that cannot be rounded
   parallel_chunks(from.rows, rows_at_a_time(from), [&](Index begin, Index end) {
-    std::vector<Real> rows(static_cast<std::size_t>((end - begin) * from.cols));
+    std::vector<Real> rows((end - begin) * from.cols);
     read_rows(from, begin, end - begin, rows.data());
     for (Index i = begin; i < end; ++i) {
       std::byte* const row = blocks + static_cast<std::size_t>(i) * row_bytes;

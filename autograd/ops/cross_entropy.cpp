@@ -21,7 +21,7 @@ double row_loss(Real* logits, Index vocab, std::int32_t target, Real softcap, Re
   const auto& kernels = simd::kernels().elementwise;
   std::vector<Real> slope;  // of the cap, whose logits the gradient takes the place of
   if (softcap > 0) {
-    if (share != 0) slope.resize(static_cast<std::size_t>(vocab));
+    if (share != 0) slope.resize(vocab);
     soft_cap(logits, vocab, softcap, share != 0 ? slope.data() : nullptr);
   }
   const Real logit = logits[target];
@@ -42,7 +42,7 @@ double row_divergence(Real* reference, Real* logits, Index vocab, Real softcap, 
   const auto& kernels = simd::kernels().elementwise;
   std::vector<Real> slope, p(static_cast<std::size_t>(vocab));
   if (softcap > 0) {
-    if (share != 0) slope.resize(static_cast<std::size_t>(vocab));
+    if (share != 0) slope.resize(vocab);
     soft_cap(reference, vocab, softcap, nullptr);
     soft_cap(logits, vocab, softcap, share != 0 ? slope.data() : nullptr);
   }
@@ -50,13 +50,12 @@ double row_divergence(Real* reference, Real* logits, Index vocab, Real softcap, 
   const double sum_p = kernels.exp_sum(reference, p.data(), vocab, max_p);
   double along = 0;
   for (Index i = 0; i < vocab; ++i)
-    along += static_cast<double>(p[static_cast<std::size_t>(i)]) *
+    along += static_cast<double>(p[i]) *
              (static_cast<double>(reference[i]) - static_cast<double>(logits[i]));
   const double sum_q = kernels.exp_sum(logits, share != 0 ? logits : nullptr, vocab, max_q);
   if (share != 0) {
     const auto of_q = static_cast<Real>(share / sum_q), of_p = static_cast<Real>(share / sum_p);
-    for (Index i = 0; i < vocab; ++i)
-      logits[i] = of_q * logits[i] - of_p * p[static_cast<std::size_t>(i)];
+    for (Index i = 0; i < vocab; ++i) logits[i] = of_q * logits[i] - of_p * p[i];
     if (softcap > 0) kernels.multiply(logits, slope.data(), logits, vocab);
   }
   return along / sum_p - (std::log(sum_p) + static_cast<double>(max_p)) +
@@ -81,15 +80,15 @@ std::vector<double> divergences(const Tensor& x, const Tensor& reference, const 
   const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
   const ProductWeight read(weight);
   const bool in_bf16 = weight.multiplies_in_bf16();
-  std::vector<double> of_rows(static_cast<std::size_t>(rows));
+  std::vector<double> of_rows(rows);
   Tensor logits({std::min(rows, kChunkRows), vocab}), expected(logits.shape());
   for_each_chunk(rows, [&](Index begin, Index n) {
     weight_product({n, hidden, x.data() + begin * hidden, in_bf16}, read, logits.data());
     weight_product({n, hidden, reference.data() + begin * hidden, in_bf16}, read, expected.data());
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r)
-        of_rows[static_cast<std::size_t>(begin + r)] = row_divergence(
-            expected.data() + r * vocab, logits.data() + r * vocab, vocab, softcap, share);
+        of_rows[begin + r] = row_divergence(expected.data() + r * vocab, logits.data() + r * vocab,
+                                            vocab, softcap, share);
     });
     if (share != 0)
       weight_product_backward({n, vocab, logits.data(), in_bf16}, read, dx.data() + begin * hidden);

@@ -43,11 +43,11 @@ Variable unary(const char* name, const Variable& x, const Kernels::Function& f) 
 /// The sum over i of f(i), chunk by chunk: the order does not depend on the threads.
 template <class F>
 double sum_of(Index n, F&& f) {
-  std::vector<double> sums(static_cast<std::size_t>((n + kElementChunk - 1) / kElementChunk), 0.0);
+  std::vector<double> sums((n + kElementChunk - 1) / kElementChunk, 0.0);
   parallel_chunks(n, kElementChunk, [&](Index begin, Index end) {
     double sum = 0;
     for (Index i = begin; i < end; ++i) sum += f(i);
-    sums[static_cast<std::size_t>(begin / kElementChunk)] = sum;
+    sums[begin / kElementChunk] = sum;
   });
   double total = 0;
   for (const double sum : sums) total += sum;

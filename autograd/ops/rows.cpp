@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
@@ -109,7 +108,7 @@ Variable log_sum_exp(const Variable& x) {
   check(x.shape().rank() >= 1 && x.dim(-1) > 0, "log_sum_exp: {} has no elements to sum",
         x.shape());
   const Index rows = x.value().rows(), cols = x.value().cols();
-  Tensor y{Shape(x.shape().dims().first(static_cast<std::size_t>(x.shape().rank() - 1)))};
+  Tensor y{Shape(x.shape().dims().first(x.shape().rank() - 1))};
   for_rows(rows, cols, [&, out = y.data()](Index r) {
     Real max = 0;
     const double sum =

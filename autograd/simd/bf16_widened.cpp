@@ -12,11 +12,9 @@ namespace {
 /// source[rows, cols] as Real, rows one after the other; valid until the thread's next call.
 const Real* widened(const Bf16* source, Index pitch, Index rows, Index cols) {
   thread_local AlignedVector<Real> block;
-  if (block.size() < static_cast<std::size_t>(rows * cols))
-    block.resize(static_cast<std::size_t>(rows * cols));
+  if (block.size() < static_cast<std::size_t>(rows * cols)) block.resize(rows * cols);
   for (Index i = 0; i < rows; ++i)
-    for (Index j = 0; j < cols; ++j)
-      block[static_cast<std::size_t>(i * cols + j)] = from_bf16(source[i * pitch + j]);
+    for (Index j = 0; j < cols; ++j) block[i * cols + j] = from_bf16(source[i * pitch + j]);
   return block.data();
 }
 

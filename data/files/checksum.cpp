@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <new>
-#include <vector>
 
 #include "autograd/base/check.h"
 #include "data/files/durable_file.h"

@@ -15,7 +15,6 @@
 #include <optional>
 #include <random>
 #include <regex>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -174,7 +173,7 @@ void FileWriter::write(std::span<const std::byte> bytes) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail_writing("write", target_, errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    bytes = bytes.subspan(written);
   }
 }
 

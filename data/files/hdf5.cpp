@@ -75,7 +75,7 @@ std::vector<hsize_t> h5_dims(hid_t space, std::string_view where) {
   if (kind == H5S_SCALAR) return {};
   const int rank = kind == H5S_SIMPLE ? H5Sget_simple_extent_ndims(space) : -1;
   if (rank < 0) fail("{}: it has no shape", where);
-  std::vector<hsize_t> dims(static_cast<std::size_t>(rank));
+  std::vector<hsize_t> dims(rank);
   H5Sget_simple_extent_dims(space, dims.data(), nullptr);
   return dims;
 }

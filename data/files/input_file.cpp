@@ -10,9 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdint>
 #include <new>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -122,7 +120,7 @@ void InputFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
     if (got < 0) fail_reading("read", path_, errno);
     if (got == 0)
       fail("{}: the file became shorter while it was read; get it again", path_.string());
-    out = out.subspan(static_cast<std::size_t>(got));
+    out = out.subspan(got);
     offset += static_cast<std::uint64_t>(got);
   }
 }

@@ -106,8 +106,8 @@ std::optional<std::int32_t> read_id(const GgufMetadata& metadata, const char* na
   const std::string key = ggml_key(name);
   const auto id = metadata.integer(key);
   if (!id) return std::nullopt;
-  const bool there = *id >= 0 && *id < static_cast<std::int64_t>(v.tokens.size()) &&
-                     !v.tokens[static_cast<std::size_t>(*id)].empty();
+  const bool there =
+      *id >= 0 && *id < static_cast<std::int64_t>(v.tokens.size()) && !v.tokens[*id].empty();
   if (there) return static_cast<std::int32_t>(*id);
   // As llama.cpp: fine-tuned models name padding that they never got a row for.
   spdlog::warn("{}: {} is {}, which is not one of the {} tokens: ignored", v.where, key, *id,

@@ -36,8 +36,8 @@ struct GgufVocabulary {
   std::optional<std::int32_t> bos_id, eos_id, unk_id, pad_id, eot_id;  // of tokens that there are
   std::optional<bool> add_bos, add_eos;
 
-  const std::string& text(std::int32_t id) const { return tokens[static_cast<std::size_t>(id)]; }
-  TokenType& type(std::int32_t id) { return types[static_cast<std::size_t>(id)]; }
+  const std::string& text(std::int32_t id) const { return tokens[id]; }
+  TokenType& type(std::int32_t id) { return types[id]; }
 };
 
 /// Throws std::runtime_error, one line, for what contradicts itself; an id beyond the tokens is

@@ -1,7 +1,6 @@
 #include "data/gguf/gguf_writer.h"
 
 #include <algorithm>
-#include <set>
 
 #include "autograd/base/check.h"
 

@@ -8,7 +8,6 @@
 #include <numeric>
 #include <span>
 #include <stdexcept>
-#include <utility>
 
 #include "autograd/base/check.h"
 #include "data/files/input_file.h"

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <concepts>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>

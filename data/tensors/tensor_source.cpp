@@ -202,8 +202,7 @@ void TensorFileWriter::add(const std::string& name, const Tensor& tensor) {
   std::vector<std::byte> bytes;
   for (Index begin = 0; begin < tensor.size(); begin += kNumbersAtOnce) {
     const Index size = std::min(kNumbersAtOnce, tensor.size() - begin);
-    pack(tensor.span().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(size)),
-         wanted.dtype, bytes);
+    pack(tensor.span().subspan(begin, size), wanted.dtype, bytes);
     writer_.write(bytes);
   }
   bytes.assign(padding_after(bytes_of(wanted.dtype, tensor.size()), alignment_), std::byte{});

@@ -1,6 +1,5 @@
 #include "data/text/examples.h"
 
-#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -16,7 +15,7 @@ using Json = nlohmann::json;
 std::string_view name_of(Example::Kind kind) {
   constexpr std::array<std::string_view, 3> kNames = {"a text", "a prompt and its completion",
                                                       "messages"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return kNames[kind];
 }
 
 /// A list of messages, of which each has a role.

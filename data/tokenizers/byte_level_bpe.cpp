@@ -240,10 +240,8 @@ void Bpe::apply_merges(std::vector<std::int32_t>& ids) const {
   std::vector<Symbol> symbols;
   symbols.reserve(ids.size());
   for (std::int32_t i = 0; i < count; ++i)
-    symbols.push_back({ids[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
-  const auto symbol = [&](std::int32_t i) -> Symbol& {
-    return symbols[static_cast<std::size_t>(i)];
-  };
+    symbols.push_back({ids[i], i - 1, i + 1 < count ? i + 1 : -1});
+  const auto symbol = [&](std::int32_t i) -> Symbol& { return symbols[i]; };
 
   std::vector<Candidate> first;
   for (std::int32_t i = 0; i + 1 < count; ++i)

@@ -1,7 +1,6 @@
 #include "data/tokenizers/sentencepiece_model.h"
 
 #include <bit>
-#include <cstdint>
 #include <cstring>
 
 #include "autograd/base/check.h"
@@ -193,7 +192,7 @@ std::string trainer_message(const SentencePieceModel& model) {
   message.id(43, model.pad_id);
   // The library finds them by these names, not by their ids.
   const auto name = [&](std::uint64_t field, std::optional<std::int32_t> id) {
-    if (id) message.text(field, model.pieces[static_cast<std::size_t>(*id)].text);
+    if (id) message.text(field, model.pieces[*id].text);
   };
   name(45, model.unk_id);
   name(46, model.bos_id);

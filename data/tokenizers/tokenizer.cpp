@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "autograd/base/check.h"
 #include "data/files/checksum.h"

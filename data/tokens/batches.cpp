@@ -17,7 +17,7 @@ void check_ids(const TokenView& tokens, std::int32_t vocab_size) {
   if (vocab_size == 0 || tokens.vocab_size() <= vocab_size) return;
   std::vector<std::int32_t> chunk;
   for (Index begin = 0; begin < tokens.size(); begin += static_cast<Index>(chunk.size())) {
-    chunk.resize(static_cast<std::size_t>(std::min<Index>(1 << 16, tokens.size() - begin)));
+    chunk.resize(std::min<Index>(1 << 16, tokens.size() - begin));
     tokens.copy(begin, chunk);
     const auto wrong =
         std::find_if(chunk.begin(), chunk.end(), [&](std::int32_t id) { return id >= vocab_size; });
@@ -102,7 +102,7 @@ std::vector<TokenRange> Batches::pieces_of_documents() const {
   Index cut = 0, left_out = 0;
   for (Index i = 0; i < tokens_.num_documents(); ++i) {
     const TokenRange document = tokens_.document(i);
-    counts.assign(static_cast<std::size_t>(document.size()), 1);
+    counts.assign(document.size(), 1);
     if (tokens_.has_counts()) tokens_.copy_counts(document.begin, counts);
     if (std::ranges::all_of(counts, [](std::uint8_t one) { return one != 0; })) {
       for (Index begin = document.begin; begin + 2 <= document.end; begin += most)
@@ -161,7 +161,7 @@ Batch Batches::next() {
       position_ = 0;
       order_epoch();
     }
-    append_window(order_.empty() ? position_ : order_[static_cast<std::size_t>(position_)], batch);
+    append_window(order_.empty() ? position_ : order_[position_], batch);
     ++position_;
   }
   return batch;
@@ -193,7 +193,7 @@ void Batches::restore(const BatchState& state) {
 
 void Batches::order_epoch() {
   if (!options_.shuffle) return;
-  order_.resize(static_cast<std::size_t>(num_windows_));
+  order_.resize(num_windows_);
   std::iota(order_.begin(), order_.end(), Index{0});
   // The seed goes through the generator once, so that (seed, epoch) pairs do not meet.
   Rng rng(Rng(options_.seed).next() + static_cast<std::uint64_t>(epoch_));
@@ -224,7 +224,7 @@ void Batches::append_window(Index window, Batch& batch) const {
   }
   const std::size_t done = batch.ids.size();
   const auto tokens = static_cast<std::size_t>(tokens_of_window());
-  batch.ids.resize(done + static_cast<std::size_t>(options_.context));
+  batch.ids.resize(done + options_.context);
   if (options_.window_start) batch.ids[done] = *options_.window_start;
   tokens_.copy(window * tokens_of_window(), std::span(batch.ids).last(tokens));
   batch.context = options_.context;

@@ -202,7 +202,7 @@ void TokenFile::copy(Index begin, std::span<std::int32_t> out) const {
   const auto count = static_cast<Index>(out.size());
   check(begin >= 0 && count <= tokens_ && begin <= tokens_ - count,
         "TokenFile: tokens {} to {} are out of range of {}", begin, begin + count, tokens_);
-  for (Index i = 0; i < count; ++i) out[static_cast<std::size_t>(i)] = (*this)[begin + i];
+  for (Index i = 0; i < count; ++i) out[i] = (*this)[begin + i];
 }
 
 bool TokenFile::counts(Index i) const {
@@ -260,14 +260,13 @@ void TokenView::for_runs(Index begin, Index count, F&& f) const {
 
 void TokenView::copy(Index begin, std::span<std::int32_t> out) const {
   for_runs(begin, static_cast<Index>(out.size()), [&](Index first, Index count, Index done) {
-    file_.copy(first, out.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)));
+    file_.copy(first, out.subspan(done, count));
   });
 }
 
 void TokenView::copy_counts(Index begin, std::span<std::uint8_t> out) const {
   for_runs(begin, static_cast<Index>(out.size()), [&](Index first, Index count, Index done) {
-    for (Index i = 0; i < count; ++i)
-      out[static_cast<std::size_t>(done + i)] = file_.counts(first + i) ? 1 : 0;
+    for (Index i = 0; i < count; ++i) out[done + i] = file_.counts(first + i) ? 1 : 0;
   });
 }
 
@@ -294,7 +293,7 @@ TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::
     const auto tokens = static_cast<double>(file.document(order[i]).size());
     // A document is taken where that brings the share nearer to what was asked.
     if (i > 0 && chosen + tokens / 2 > wanted) continue;
-    is_valid[static_cast<std::size_t>(order[i])] = true;
+    is_valid[order[i]] = true;
     chosen += tokens;
     if (chosen >= wanted) break;
   }

@@ -85,9 +85,7 @@ class TokenView {
   Index size() const { return starts_.back(); }
   Index num_documents() const { return static_cast<Index>(documents_.size()) - 1; }
   /// Document i in tokens of the view.
-  TokenRange document(Index i) const {
-    return {documents_[static_cast<std::size_t>(i)], documents_[static_cast<std::size_t>(i) + 1]};
-  }
+  TokenRange document(Index i) const { return {documents_[i], documents_[i + 1]}; }
   /// Whether the loss is of some tokens alone.
   bool has_counts() const { return file_.has_counts(); }
   const std::vector<TokenRange>& ranges() const { return ranges_; }

@@ -25,7 +25,7 @@ class HashGrouping final : public focus::Grouping {
   HashGrouping(const focus::FocusConfig& config, const focus::FocusShape& shape)
       : Grouping(config.num_groups),
         directions_((num_groups() + 1) / 2),
-        updates_(static_cast<std::size_t>(shape.num_layers)) {
+        updates_(shape.num_layers) {
     focus::Rng rng(static_cast<std::uint64_t>(config.of<HashSettings>().seed));
     for (focus::Index i = 0; i < shape.num_layers; ++i) {
       focus::Tensor rotation({directions_, shape.hidden_size});
@@ -38,8 +38,7 @@ class HashGrouping final : public focus::Grouping {
   focus::GroupIds group_ids(const focus::MechanismInputs& in, focus::Balance) override {
     const focus::NoGrad guard;
     const focus::Variable h(in.h.value());
-    const focus::Tensor turned =
-        focus::linear(h, rotations_[static_cast<std::size_t>(in.layer)], {}).value();
+    const focus::Tensor turned = focus::linear(h, rotations_[in.layer], {}).value();
     focus::GroupIds found{.groups = num_groups(), .heads = 1, .ids = {}};
     for (focus::Index row = 0; row < turned.rows(); ++row)
       found.ids.push_back(hash_of(turned.data() + row * directions_));
@@ -48,9 +47,7 @@ class HashGrouping final : public focus::Grouping {
   focus::Index assignment_cost(const focus::MechanismInputs& in) const override {
     return directions_ * in.h.dim(2);
   }
-  std::int64_t& updates(focus::Index layer) override {
-    return updates_[static_cast<std::size_t>(layer)];
-  }
+  std::int64_t& updates(focus::Index layer) override { return updates_[layer]; }
 
  private:
   /// The last direction of an odd number of groups has one side only.

@@ -55,7 +55,7 @@ EvalText tokenized(const LoadedModel& model, const std::string& path, const Exam
                 .is_example = true};
   if (example.kind != Example::Kind::text) text.counts = std::move(tokens.counts);
   if (max_tokens > 0 && static_cast<Index>(text.ids.size()) > max_tokens - text.lead()) {
-    text.ids.resize(static_cast<std::size_t>(max_tokens - text.lead()));
+    text.ids.resize(max_tokens - text.lead());
     if (!text.counts.empty()) text.counts.resize(text.ids.size());
   }
   std::vector<std::int32_t> scored;

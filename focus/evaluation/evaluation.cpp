@@ -4,10 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <numbers>
-#include <vector>
 
 #include "autograd/base/check.h"
 #include "autograd/base/profile.h"
@@ -64,9 +62,9 @@ WindowBatch batch_of(const EvalText& text, std::span<const Window> windows) {
     all.ids.insert(all.ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.end);
   }
   for (Index w = 0; w < all.batch; ++w)
-    for_scored(text, windows[static_cast<std::size_t>(w)], [&](Index t) {
+    for_scored(text, windows[w], [&](Index t) {
       all.rows.push_back(w * length + t - 1);
-      all.targets.push_back(all.ids[static_cast<std::size_t>(w * length + t)]);
+      all.targets.push_back(all.ids[w * length + t]);
     });
   return all;
 }
@@ -382,7 +380,7 @@ std::optional<Leak> find_leak(const Decoder& decoder, Index context, std::int64_
     require_finite(result.span(), "leak test", "logits");  // NaN has the bits of NaN
     return result;
   };
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(context));
+  std::vector<std::int32_t> ids(context);
   for (auto& id : ids) id = random_id();
   const Tensor before = logits(ids);
   const Index width = before.cols();

@@ -97,9 +97,7 @@ struct EvalText {
 
   /// Tokens that are put before each window.
   Index lead() const { return window_start ? 1 : 0; }
-  bool counts_at(Index i) const {
-    return counts.empty() || counts[static_cast<std::size_t>(i)] != 0;
-  }
+  bool counts_at(Index i) const { return counts.empty() || counts[i] != 0; }
   /// Tokens that are scored: the first has nothing before it to be predicted from.
   Index scored() const;
 };

@@ -93,7 +93,7 @@ Variable RoutedCache::attend(const MechanismInputs& in) {
   const auto append = [&](Index t) {
     cache->append(k + t * kv_heads * head_dim, v + t * kv_heads * head_dim,
                   g.defined() ? g.data() + t * groups : nullptr,
-                  g.defined() ? gate.membership[static_cast<std::size_t>(t)] : std::uint64_t{1});
+                  g.defined() ? gate.membership[t] : std::uint64_t{1});
   };
   if (in.first_position > 0)
     return go_on(in, *cache, append, [&](const Real* q, Real* out) { cache->attend(q, out); });
@@ -106,7 +106,7 @@ Variable RoutedCache::attend_summary(const MechanismInputs& in) {
   const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);
   const GroupIds group_ids = focus_->grouping().group_ids(in, *mode_.balance);
   const Variable summary_bias = focus_->grouping().summary_bias(in.layer, kv_heads);
-  std::optional<SummaryCache>& cache = summary_layers_[static_cast<std::size_t>(in.layer)];
+  std::optional<SummaryCache>& cache = summary_layers_[in.layer];
   SummarySettings options;
   if (in.first_position == 0) {
     options = focus_->summary_of(mode_, in.layer);
@@ -124,7 +124,7 @@ Variable RoutedCache::attend_summary(const MechanismInputs& in) {
       in, *cache,
       [&](Index t) {
         cache->append(k + t * kv_heads * head_dim, v + t * kv_heads * head_dim,
-                      of_keys.subspan(static_cast<std::size_t>(t) * of_token, of_token));
+                      of_keys.subspan(t * of_token, of_token));
       },
       [&](const Real* q, Real* out) { cache->attend(q, summary_bias.value(), out); });
 }
@@ -145,7 +145,7 @@ Tensor Generator::next_logits(std::span<const std::int32_t> ids) {
   const Tensor hidden = goes_on ? decoder_.hidden_states(ids, 1, before).value()
                                 : decoder_.hidden_states(ids_, 1).value();
   const Index width = hidden.cols();
-  const std::span<const Real> last = hidden.span().last(static_cast<std::size_t>(width));
+  const std::span<const Real> last = hidden.span().last(width);
   const Index vocab_size = decoder_.config().vocab_size;
   return decoder_.logits(Tensor::from({1, width}, last)).value().reshape({vocab_size});
 }

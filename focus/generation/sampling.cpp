@@ -60,7 +60,7 @@ class FallingOrder {
       if (logits_[id] >= lowest && (bands_ == 1 || logits_[id] < lowest_))
         ids_.push_back(static_cast<std::int32_t>(id));
     std::ranges::sort(ids_.begin() + sorted, ids_.end(), [&](std::int32_t a, std::int32_t b) {
-      const Real x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
+      const Real x = logits_[a], y = logits_[b];
       return x > y || (x == y && a < b);
     });
     lowest_ = lowest;
@@ -87,7 +87,7 @@ Weights weights_of(std::span<const Real> logits, Real highest, double temperatur
     double sum = 0;
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
       sum += weights[i] = std::exp((static_cast<double>(logits[i]) - highest) / temperature);
-    sums[static_cast<std::size_t>(begin / kChunk)] = sum;
+    sums[begin / kChunk] = sum;
   });
   return {std::move(weights), std::accumulate(sums.begin(), sums.end(), 0.0)};
 }
@@ -105,9 +105,7 @@ std::int32_t sample(std::span<const Real> logits, const SamplingOptions& options
   check(std::isfinite(weights.sum), "sampling: a logit is not a number");
   // Within this of the highest lies nearly all of the weight, unless the distribution is flat.
   FallingOrder order(logits, *highest, 8 * options.temperature);
-  const auto weight = [&](std::size_t i) {
-    return weights.of[static_cast<std::size_t>(order.at(i))];
-  };
+  const auto weight = [&](std::size_t i) { return weights.of[order.at(i)]; };
   std::size_t kept = logits.size();
   double total = weights.sum;
   if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < kept) {

@@ -1,8 +1,5 @@
 #include "focus/method/focus_model.h"
 
-#include <algorithm>
-#include <bit>
-#include <string>
 #include <utility>
 
 #include "autograd/base/check.h"

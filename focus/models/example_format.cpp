@@ -1,5 +1,4 @@
 #include <memory>
-#include <utility>
 
 #include "data/chat/chat_template.h"
 #include "data/files/checksum.h"

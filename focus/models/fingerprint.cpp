@@ -1,4 +1,3 @@
-#include "autograd/base/check.h"
 #include "focus/models/model_files.h"
 
 namespace focus {

@@ -1,6 +1,4 @@
-#include <algorithm>
 
-#include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/block_formats.h"
 #include "focus/models/model_export.h"
@@ -25,7 +23,7 @@ PackedTensor packed(const Tensor& numbers, Dtype dtype) {
   }
   const Index rows = numbers.dim(0), cols = numbers.dim(1);
   const std::size_t line = bytes_of(dtype, cols);
-  to.bytes.resize(static_cast<std::size_t>(rows) * line);
+  to.bytes.resize(rows * line);
   parallel_chunks(rows, rows_per_chunk(cols), [&](Index begin, Index end) {
     round_to_blocks(dtype, numbers.data() + begin * cols, (end - begin) * cols,
                     to.bytes.data() + static_cast<std::size_t>(begin) * line);

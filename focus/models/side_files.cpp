@@ -3,10 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
-#include <string_view>
-#include <vector>
 
 #include "autograd/base/check.h"
 #include "data/files/input_file.h"

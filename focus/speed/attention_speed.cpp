@@ -35,9 +35,7 @@ KeyGroups fitted_groups(const Tensor& k, int num_groups, Rng& rng) {
   const Index tokens = std::min(kMostKeys, k.dim(1));
   fit_key_groups(
       groups,
-      Tensor::from({tokens, k.dim(2), k.dim(3)},
-                   k.span().first(static_cast<std::size_t>(tokens * k.dim(2) * k.dim(3)))),
-      1);
+      Tensor::from({tokens, k.dim(2), k.dim(3)}, k.span().first(tokens * k.dim(2) * k.dim(3))), 1);
   return groups;
 }
 
@@ -118,7 +116,7 @@ class Measurement {
     } else {
       speed.pairs = count_pairs(sets_, length_, o_.local_window, 0);
       groups.tokens = length_;
-      groups.sizes.resize(static_cast<std::size_t>(o_.num_groups));
+      groups.sizes.resize(o_.num_groups);
       for (const std::uint64_t set : sets_)
         for (std::size_t g = 0; g < groups.sizes.size(); ++g) groups.sizes[g] += set >> g & 1;
       speed.sets = std::move(sets_);

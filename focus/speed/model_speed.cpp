@@ -74,7 +74,7 @@ std::vector<PhaseTime> MeasuredSteps::phases() const {
     const auto phase = std::ranges::find_if(kPhases, [&](const Phase& p) {
       return p.marks.empty() || std::ranges::find(p.marks, mark) != p.marks.end();
     });
-    PhaseTime& time = times[static_cast<std::size_t>(phase - kPhases.begin())];
+    PhaseTime& time = times[phase - kPhases.begin()];
     (mark == "optimiser" ? time.update : backward ? time.backward : time.forward) += entry.seconds;
   }
   return times;

@@ -2,14 +2,12 @@
 
 #include <omp.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
 #include "data/tensors/tensor_source.h"
 #include "data/tokens/tokenize.h"
-#include "focus/models/model_files.h"
 
 namespace focus {
 namespace {
@@ -29,8 +27,8 @@ void add_squares(const Tensor& a, const Tensor& b, std::span<double> errors,
         error += (of_a - of_b) * (of_a - of_b);
         square += of_b * of_b;
       }
-    errors[static_cast<std::size_t>(head)] += error;
-    squares[static_cast<std::size_t>(head)] += square;
+    errors[head] += error;
+    squares[head] += square;
   });
 }
 
@@ -126,10 +124,9 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     keys.emplace_back(Shape{first.back(), shape.kv_heads, shape.head_dim});
   Index window = 0;
   const AttachedMechanism collecting(decoder, [&](const MechanismInputs& in) {
-    Tensor& of_layer = keys[static_cast<std::size_t>(in.layer)];
+    Tensor& of_layer = keys[in.layer];
     std::ranges::copy(in.k.value().span(),
-                      of_layer.data() + first[static_cast<std::size_t>(window)] * shape.kv_heads *
-                                            shape.head_dim);
+                      of_layer.data() + first[window] * shape.kv_heads * shape.head_dim);
     return attention(in.q, in.k, in.v, in.options);
   });
   for (; window < windows; ++window) {
@@ -138,9 +135,9 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     if (progress) progress(window + 1, to_come);
   }
   const auto fit_layer = [&](Index i) {
-    require_finite(keys[static_cast<std::size_t>(i)].span(), "fit", "keys");
-    focus.grouping().fit(i, keys[static_cast<std::size_t>(i)], seed);
-    keys[static_cast<std::size_t>(i)] = {};
+    require_finite(keys[i].span(), "fit", "keys");
+    focus.grouping().fit(i, keys[i], seed);
+    keys[i] = {};
   };
   if (shape.num_layers >= omp_get_max_threads())
     parallel_chunks(shape.num_layers, 1, [&](Index i, Index) { fit_layer(i); });

@@ -1,6 +1,5 @@
 #include "focus/training/metrics.h"
 
-#include <algorithm>
 #include <sstream>
 
 #include "autograd/base/check.h"

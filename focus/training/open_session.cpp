@@ -1,4 +1,3 @@
-#include "autograd/base/check.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "data/files/checksum.h"
 #include "data/files/notice.h"
@@ -15,13 +14,13 @@ std::string tokens_fingerprint(const TokenView& tokens, bool by_document) {
   Checksum checksum;
   std::vector<std::int32_t> part(1 << 20);
   for (Index i = 0; i < tokens.size(); i += static_cast<Index>(part.size())) {
-    part.resize(static_cast<std::size_t>(std::min<Index>(1 << 20, tokens.size() - i)));
+    part.resize(std::min<Index>(1 << 20, tokens.size() - i));
     tokens.copy(i, part);
     checksum.update(std::as_bytes(std::span(part)));
   }
   for (Index i = 0; by_document && i < tokens.num_documents(); ++i) {
     const TokenRange document = tokens.document(i);
-    std::vector<std::uint8_t> counts(static_cast<std::size_t>(document.size()));
+    std::vector<std::uint8_t> counts(document.size());
     tokens.copy_counts(document.begin, counts);
     checksum.update(std::as_bytes(std::span(&document.begin, 1)));
     checksum.update(std::as_bytes(std::span(counts)));
@@ -142,7 +141,7 @@ Session random_session(const RunConfig& config, const ModelConfig& shape) {
   choose_products(config, *model.decoder);
   attach_adapters(config, model, rng);
   const auto vocab_size = static_cast<std::int32_t>(shape.vocab_size);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(config.tokens_per_step()));
+  std::vector<std::int32_t> ids(config.tokens_per_step());
   for (auto& id : ids)
     id = static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(vocab_size)));
   Batches batches(TokenView(TokenFile::from_tokens(ids, {}, vocab_size)),

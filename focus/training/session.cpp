@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "autograd/base/check.h"
-#include "focus/models/model_files.h"
 #include "focus/training/fit.h"
 
 namespace focus {
@@ -161,7 +160,7 @@ StepReport Session::step(const WorkProgress& progress) {
   const int parts = config_.data.gradient_accumulation_steps;
   // Every process goes through all of the data and computes its own parts.
   std::vector<Batch> batches;
-  batches.reserve(static_cast<std::size_t>(parts));
+  batches.reserve(parts);
   for (int part = 0; part < parts; ++part) batches.push_back(data_.train.next());
   for (const Batch& batch : batches) report.tokens += static_cast<Index>(batch.ids.size());
   const std::vector<Real> weights = weights_of_parts(batches);

@@ -1,6 +1,5 @@
 // Damaged, forged and unsuitable files, and files that are not what they look like: each is refused
 // in one line that names it.
-#include <cmath>
 #include <limits>
 
 #include "tests/support/cli.h"

@@ -148,7 +148,7 @@ std::pair<double, std::int64_t> strided_config(const Decoder& decoder,
     const auto length = static_cast<Index>(input.size());
     for (Index t = 1; t < length; ++t) {
       if (t < length - trg_len) continue;  // a label of -100
-      nll_sum += negative_log_likelihood(logits, t - 1, input[static_cast<std::size_t>(t)]);
+      nll_sum += negative_log_likelihood(logits, t - 1, input[t]);
       ++n_tokens;
     }
     prev_end_loc = end_loc;

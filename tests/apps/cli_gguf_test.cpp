@@ -1,6 +1,5 @@
 // GGUF files wherever a model or an adapter is named, against the Hugging Face folder that export
 // makes of them.
-#include <cmath>
 
 #include "data/gguf/gguf.h"
 #include "focus/models/model_files.h"

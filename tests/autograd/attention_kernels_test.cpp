@@ -21,13 +21,13 @@ TEST(AttentionKernels, TheLargestRowOfEachColumnIsTheFirstOfEquals) {
         Tensor x = randn({rows, stride}, static_cast<std::uint64_t>(rows * 10 + vectors));
         for (Real& value : x.span()) value = std::round(2 * value);  // many are equal
         if (rows > 2) x.data()[2 * stride] = -std::numeric_limits<Real>::infinity();
-        std::vector<simd::Lane> place(static_cast<std::size_t>(n + 1), 77);
+        std::vector<simd::Lane> place(n + 1, 77);
         kernels.largest_rows(rows, n, x.data(), stride, place.data());
         for (Index column = 0; column < n; ++column) {
           Index best = 0;
           for (Index row = 1; row < rows; ++row)
             if (x[row * stride + column] > x[best * stride + column]) best = row;
-          ASSERT_EQ(place[static_cast<std::size_t>(column)], best) << "column " << column;
+          ASSERT_EQ(place[column], best) << "column " << column;
         }
         EXPECT_EQ(place.back(), 77);
       }
@@ -94,8 +94,7 @@ TEST(AttentionKernels, RowsInAnyOrderArePackedAsTheirTranspose) {
         for (Index j = 0; j < columns; ++j) rows_of.push_back((7 * j + 1) % (2 * columns));
         Tensor gathered({columns, ld}), expected({rows, padded}), packed({rows, padded});
         for (Index j = 0; j < columns; ++j)
-          std::copy_n(source.data() + rows_of[static_cast<std::size_t>(j)] * ld, ld,
-                      gathered.data() + j * ld);
+          std::copy_n(source.data() + rows_of[j] * ld, ld, gathered.data() + j * ld);
         kernels.pack_transposed(gathered.data(), ld, columns, rows, Real(0.5), expected.data());
         kernels.pack_gathered(source.data(), ld, rows_of.data(), columns, rows, Real(0.5),
                               packed.data());

@@ -1,4 +1,3 @@
-#include <cmath>
 
 #include "tests/support/compare.h"
 #include "tests/support/composed.h"
@@ -25,7 +24,7 @@ Variable composed_loss(const Variable& x, const Variable& weight, const Targets&
   const auto scored = std::count_if(targets.begin(), targets.end(), [](auto t) { return t >= 0; });
   Tensor share = Tensor::zeros({rows}), picked = Tensor::zeros({rows, vocab});
   for (Index r = 0; r < rows; ++r)
-    if (const auto target = targets[static_cast<std::size_t>(r)]; target >= 0) {
+    if (const auto target = targets[r]; target >= 0) {
       share.data()[r] = 1 / static_cast<Real>(scored);
       picked.data()[r * vocab + target] = -1 / static_cast<Real>(scored);
     }

@@ -127,8 +127,7 @@ TEST(Embedding, Value) {
   const Tensor y = embedding(w, ids, {2, 2}).value();
   ASSERT_EQ(y.shape(), (Shape{2, 2, 3}));
   for (Index t = 0; t < 4; ++t)
-    for (Index c = 0; c < 3; ++c)
-      EXPECT_EQ(y[t * 3 + c], w[ids[static_cast<std::size_t>(t)] * 3 + c]);
+    for (Index c = 0; c < 3; ++c) EXPECT_EQ(y[t * 3 + c], w[ids[t] * 3 + c]);
 }
 
 TEST(Embedding, GradientOfRepeatedIds) {

@@ -378,7 +378,7 @@ TEST(Simd, ProductsOfWhatIsReadOnce) {
         SCOPED_TRACE(fmt::format("m {}, depth {}", m, depth));
         const Index skipped = 2, rows = depth + skipped, columns = kernels.panel + kernels.vector;
         const Tensor a = randn({m, depth}, 1), panels = randn({rows, columns}, 2);
-        std::vector<std::uint16_t> half(static_cast<std::size_t>(panels.size()));
+        std::vector<std::uint16_t> half(panels.size());
         kernels.round_f16(panels.data(), panels.size(), half.data());
         Tensor wide(panels.shape());
         kernels.widen_f16(half.data(), panels.size(), wide.data());
@@ -409,7 +409,7 @@ TEST(Simd, SumsOfProductsWithManyRows) {
         SCOPED_TRACE(fmt::format("{} rows of {}", count, n));
         const Index stride = n + 3;
         const Tensor a = randn({n}, 1), rows = randn({count + 1, stride}, 2);
-        std::vector<std::uint16_t> half(static_cast<std::size_t>(rows.size()));
+        std::vector<std::uint16_t> half(rows.size());
         kernels.round_f16(rows.data(), rows.size(), half.data());
         Tensor wide(rows.shape());
         kernels.widen_f16(half.data(), rows.size(), wide.data());

@@ -190,14 +190,14 @@ TEST(Threads, BitsDoNotDependOnTheHeap) {
 TEST(Threads, RunsDoEachItemOnceThoughAThreadIsLate) {
   for (const int threads : {1, 2, 3, 5})
     for (const Index n : {1, 7, 64, 1000, 1003}) {
-      std::vector<std::atomic<int>> done(static_cast<std::size_t>(n));
+      std::vector<std::atomic<int>> done(n);
       std::atomic<Index> all_done = 0;
       with_threads(threads, [&] {
         parallel_runs(n, 8, [&](Index begin, Index end) {
           // The first chunk waits for all others: its thread's are done by the others.
           if (begin == 0 && omp_get_num_threads() > 1)
             while (all_done < n - 8) std::this_thread::yield();
-          for (Index i = begin; i < end; ++i) ++done[static_cast<std::size_t>(i)], ++all_done;
+          for (Index i = begin; i < end; ++i) ++done[i], ++all_done;
         });
         return std::vector<Tensor>{};
       });

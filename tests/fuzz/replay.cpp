@@ -53,8 +53,7 @@ Bytes changed(const std::vector<Bytes>& seeds, std::mt19937_64& rng) {
     const std::ptrdiff_t length = std::min(std::ssize(run), std::ssize(input) - place);
     switch (below(rng, 4)) {
       case 0:
-        if (place < std::ssize(input))
-          input[static_cast<std::size_t>(place)] = static_cast<char>(rng());
+        if (place < std::ssize(input)) input[place] = static_cast<char>(rng());
         break;
       case 1:
         input.erase(input.begin() + place, input.begin() + place + length);

@@ -8,7 +8,7 @@ void focus::fuzz::try_input(std::string_view input) {
   for (const bool verify : {true, false}) {
     run_loader(input.size(), [&] {
       const TokenFile file = TokenFile::open(on_disk.path(), verify);
-      std::vector<std::int32_t> ids(static_cast<std::size_t>(file.size()));
+      std::vector<std::int32_t> ids(file.size());
       file.copy(0, ids);
       Index end = 0;
       for (Index i = 0; i < file.num_documents(); ++i) {

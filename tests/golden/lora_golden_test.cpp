@@ -1,6 +1,5 @@
 // LoRA against PEFT on transformers' models: logits, loss, gradients, a training run, and its
 // files, read and written.
-#include "data/files/durable_file.h"
 #include "focus/adapters/lora/lora.h"
 #include "tests/support/golden_curve.h"
 #include "tests/support/temp_folder.h"

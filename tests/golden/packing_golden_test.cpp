@@ -51,7 +51,7 @@ TEST_P(Packing, LossesOfWindowsAgree) {
   const std::vector<double> expected = file.numbers("window_losses");
   for (Index w = 0; w < all.num_windows(); ++w)
     EXPECT_NEAR(static_cast<double>(batch_loss(*loaded.decoder, all.windows(w, 1)).value()[0]),
-                expected[static_cast<std::size_t>(w)], 1e-4)
+                expected[w], 1e-4)
         << "window " << w;
 }
 

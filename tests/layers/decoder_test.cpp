@@ -41,7 +41,7 @@ TEST(Decoder, ShapesAndLoss) {
     const Tensor lse = log_sum_exp(logits).value();
     double sum = 0;
     for (Index t = 0; t < 20; ++t)
-      if (t % 10 != 9) sum += lse[t] - logits[t * 37 + ids[static_cast<std::size_t>(t) + 1]];
+      if (t % 10 != 9) sum += lse[t] - logits[t * 37 + ids[t + 1]];
     EXPECT_NEAR(decoder.loss(ids, 2).value()[0], sum / 18, tolerance(1e-5, 1e-12));
   }
 }
@@ -52,10 +52,9 @@ TEST(Decoder, SequencesOfABatchAreIndependent) {
     const Ids ids = random_ids(14, 37, 1);
     const Tensor both = decoder.hidden_states(ids, 2).value();
     for (const Index n : {0, 1}) {
-      const auto one = std::span(ids).subspan(static_cast<std::size_t>(n) * 7, 7);
+      const auto one = std::span(ids).subspan(n * 7, 7);
       const Tensor alone = decoder.hidden_states(one, 1).value();
-      const Tensor part =
-          Tensor::from({1, 7, 24}, both.span().subspan(static_cast<std::size_t>(n) * 168, 168));
+      const Tensor part = Tensor::from({1, 7, 24}, both.span().subspan(n * 168, 168));
       EXPECT_LE(relative_difference(part, alone), tolerance(1e-5, 1e-12));
     }
   }
@@ -331,16 +330,14 @@ TEST(Decoder, ThreadsMayShareIt) {
   const Ids ids = random_ids(100, 37, 1);
   const auto states = [&](const Decoder& of, int length) {
     const NoGrad guard;
-    return of.hidden_states(std::span(ids).first(static_cast<std::size_t>(length)), 1).value();
+    return of.hidden_states(std::span(ids).first(length), 1).value();
   };
   std::vector<std::thread> threads;
   std::vector<Tensor> found(5);
   for (int i = 0; i < 5; ++i)
-    threads.emplace_back(
-        [&, i] { found[static_cast<std::size_t>(i)] = states(decoder, 20 * (i + 1)); });
+    threads.emplace_back([&, i] { found[i] = states(decoder, 20 * (i + 1)); });
   for (std::thread& thread : threads) thread.join();
-  for (int i = 0; i < 5; ++i)
-    EXPECT_TRUE(same_bits(found[static_cast<std::size_t>(i)], states(other, 20 * (i + 1)))) << i;
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(same_bits(found[i], states(other, 20 * (i + 1)))) << i;
 }
 
 TEST(Initialise, Statistics) {

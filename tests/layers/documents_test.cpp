@@ -26,8 +26,7 @@ Variable one_by_one(const Decoder& decoder, const Row& row) {
   const std::span<const std::int32_t> ids(row.ids);
   for (std::size_t i = 0; i + 1 < row.documents->size(); ++i) {
     const Index begin = (*row.documents)[i], end = (*row.documents)[i + 1];
-    parts.push_back(decoder.hidden_states(
-        ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), 1));
+    parts.push_back(decoder.hidden_states(ids.subspan(begin, end - begin), 1));
   }
   return concatenate(parts);
 }

@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <limits>
 
 #include "layers/gguf_settings.h"
@@ -8,7 +7,6 @@
 #include "tests/support/gguf_model.h"
 #include "tests/support/map_source.h"
 #include "tests/support/random.h"
-#include "tests/support/tiny_model.h"
 
 namespace focus {
 namespace {

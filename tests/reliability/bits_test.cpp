@@ -40,7 +40,7 @@ std::string read_store(const std::string& path) {
 
 std::string read_tokens(const std::string& path) {
   const TokenFile file = TokenFile::open(path);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(file.size()));
+  std::vector<std::int32_t> ids(file.size());
   file.copy(0, ids);
   std::string all = fmt::format("{} {} {}", file.vocab_size(), file.tokenizer_fingerprint(),
                                 xxh3_hex(std::as_bytes(std::span(ids))));

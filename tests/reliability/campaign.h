@@ -22,14 +22,14 @@ class Campaign {
   /// ones every time.
   std::vector<int> some_of(int count, const std::string& name, int few,
                            int many = std::numeric_limits<int>::max()) const {
-    std::vector<int> numbers(static_cast<std::size_t>(count));
+    std::vector<int> numbers(count);
     std::iota(numbers.begin(), numbers.end(), 1);
     if (whole_) few = many;
     if (count <= few) return numbers;
     Rng rng(std::hash<std::string>{}(name));
     for (std::size_t i = 0; i < static_cast<std::size_t>(few); ++i)
       std::swap(numbers[i], numbers[i + rng.below(numbers.size() - i)]);
-    numbers.resize(static_cast<std::size_t>(few));
+    numbers.resize(few);
     std::ranges::sort(numbers);
     return numbers;
   }

@@ -166,7 +166,7 @@ TEST(Hostile, ThingsInThePlaceOfFiles) {
   for (const Place& place : all_places())
     for (const int i :
          campaign().some_of(static_cast<int>(things.size()), place.command + place.file, 1)) {
-      const Thing& thing = things[static_cast<std::size_t>(i - 1)];
+      const Thing& thing = things[i - 1];
       // Two seconds each: in the short form below alone.
       if (thing.name == "a pipe" && !campaign().whole()) continue;
       expect_refused_soon(place, thing);

@@ -110,7 +110,7 @@ class Disk {
   }
   static void apply(std::string& bytes, const Change& change) {
     if (change.cut) {
-      bytes.resize(static_cast<std::size_t>(*change.cut), '\0');
+      bytes.resize(*change.cut, '\0');
       return;
     }
     const auto end = static_cast<std::size_t>(change.offset) + change.bytes.size();

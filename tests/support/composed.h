@@ -71,9 +71,7 @@ inline Variable composed_attention(const Variable& q, const Variable& k, const V
       s = add(s, multiply(far, log(shift(affinity, static_cast<Real>(gate->affinity_floor)))));
   }
   s = add(s, constant([&](Index b, Index i, Index j) {
-            const auto set = [&](Index t) {
-              return gate->membership[static_cast<std::size_t>(b * seq_len + t)];
-            };
+            const auto set = [&](Index t) { return gate->membership[b * seq_len + t]; };
             const bool hidden =
                 j > i || (options.sliding_window > 0 && i - j >= options.sliding_window) ||
                 (distant(i, j) && !gate->membership.empty() && (set(i) & set(j)) == 0);

@@ -33,7 +33,7 @@ inline std::vector<std::int32_t> random_ids(std::size_t count, std::int32_t voca
 
 /// Rounded to numbers of 16 bits and back.
 inline Tensor through_float16(const Tensor& x) {
-  std::vector<std::uint16_t> rounded(static_cast<std::size_t>(x.size()));
+  std::vector<std::uint16_t> rounded(x.size());
   Tensor wide(x.shape());
   simd::kernels().round_f16(x.data(), x.size(), rounded.data());
   simd::kernels().widen_f16(rounded.data(), x.size(), wide.data());

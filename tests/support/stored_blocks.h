@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cstring>
 #include <random>
 #include <vector>

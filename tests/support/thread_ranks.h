@@ -39,18 +39,17 @@ class ThreadRanks {
     int rank() const override { return rank_; }
     int count() const override { return static_cast<int>(meeting_.texts.size()); }
     std::vector<std::string> gather(const std::string& mine) override {
-      meeting_.texts[static_cast<std::size_t>(rank_)] = mine;
+      meeting_.texts[rank_] = mine;
       meeting_.barrier.arrive_and_wait();
       std::vector<std::string> all = meeting_.texts;
       meeting_.barrier.arrive_and_wait();
       return all;
     }
     std::vector<std::vector<Real>> exchange(std::vector<std::vector<Real>> to) override {
-      meeting_.lists[static_cast<std::size_t>(rank_)] = std::move(to);
+      meeting_.lists[rank_] = std::move(to);
       meeting_.barrier.arrive_and_wait();
       std::vector<std::vector<Real>> mine;
-      for (const auto& of_rank : meeting_.lists)
-        mine.push_back(of_rank[static_cast<std::size_t>(rank_)]);
+      for (const auto& of_rank : meeting_.lists) mine.push_back(of_rank[rank_]);
       meeting_.barrier.arrive_and_wait();
       return mine;
     }

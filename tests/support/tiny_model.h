@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "layers/decoder.h"
 #include "layers/family.h"

@@ -363,7 +363,7 @@ Value batch(const Call& call) {
     line.push_back(item);
   }
   if (!line.empty()) {
-    if (call.given(1)) line.resize(static_cast<std::size_t>(count), call.at(1));
+    if (call.given(1)) line.resize(count, call.at(1));
     flush();
   }
   return Value::iterator(call.budget, results);

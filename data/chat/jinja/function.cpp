@@ -30,7 +30,7 @@ Call::Call(Interpreter& interpreter, const Definition& definition, const Value& 
   for (const auto& [given, value] : arguments.named) {
     const auto found = std::ranges::find(parameters, std::string_view(given), plain);
     if (found == parameters.end()) refuse("{}() has no argument '{}'", name(), given);
-    std::optional<Value>& place = values_[static_cast<std::size_t>(found - parameters.begin())];
+    std::optional<Value>& place = values_[found - parameters.begin()];
     if (place) refuse("{}() gets '{}' twice", name(), given);
     place = value;
   }
@@ -239,7 +239,7 @@ constexpr Definition kListMethods[] = {{"count", "value", count_items},
 Value cycle(const Call& call) {
   const std::vector<Value>& values = call.arguments().positional;
   if (values.empty()) refuse("loop.cycle() needs at least one value");
-  return values[static_cast<std::size_t>(call.self.as_loop()->index) % values.size()];
+  return values[call.self.as_loop()->index % values.size()];
 }
 
 Value changed(const Call& call) {
@@ -294,7 +294,7 @@ Value loop_attribute(const LoopState& loop, std::string_view name) {
   const std::int64_t count = std::ssize(loop.items), index = loop.index;
   const auto near = [&](std::int64_t at) {
     if (at < 0 || at >= count) return Value::undefined("the loop has no such item");
-    return loop.items[static_cast<std::size_t>(at)];
+    return loop.items[at];
   };
   if (name == "index") return Value::integer(index + 1);
   if (name == "index0") return Value::integer(index);

@@ -109,7 +109,7 @@ Value Interpreter::item(const Value& object, const Value& key) {
     const std::int64_t count = length(budget, object);
     const std::int64_t index = key.as_integer() < 0 ? key.as_integer() + count : key.as_integer();
     if (index >= 0 && index < count) {
-      if (object.is_sequence()) return object.as_items()[static_cast<std::size_t>(index)];
+      if (object.is_sequence()) return object.as_items()[index];
       if (object.is(Kind::range)) return Value::integer(object.as_range().at(index));
       const std::string& text = object.as_string();
       const std::size_t begin = byte_of(text, index);

@@ -142,7 +142,7 @@ Value sliced_text(Budget& budget, const std::string& text, const Indices& slice)
     begins.push_back(static_cast<std::uint32_t>(i));
   std::string result;
   slice.each([&](std::int64_t i) {
-    const std::size_t begin = begins[static_cast<std::size_t>(i)];
+    const std::size_t begin = begins[i];
     result.append(text, begin, character_size(text, begin));
   });
   return Value::string(budget, std::move(result));
@@ -183,8 +183,7 @@ std::string printed(const Spec& spec, const std::string& size, Number number, bo
   const std::string format = "%.*" + size + kind;
   const int precision = spec.precision >= 0 ? spec.precision : size.empty() ? 6 : 1;
   std::string digits(static_cast<std::size_t>(precision) + 400, '\0');
-  digits.resize(static_cast<std::size_t>(
-      std::snprintf(digits.data(), digits.size(), format.c_str(), precision, number)));
+  digits.resize(std::snprintf(digits.data(), digits.size(), format.c_str(), precision, number));
   if (negative)
     digits.insert(0, 1, '-');
   else if (digits[0] != '-' && (has('+') || has(' ')))
@@ -258,8 +257,7 @@ Value sliced(Budget& budget, const Value& object, const std::vector<Value>& part
   if (object.is(Kind::string)) return sliced_text(budget, object.as_string(), slice);
   if (object.is(Kind::range)) return sliced_range(object.as_range(), slice);
   std::vector<Value> items;
-  slice.each(
-      [&](std::int64_t i) { items.push_back(object.as_items()[static_cast<std::size_t>(i)]); });
+  slice.each([&](std::int64_t i) { items.push_back(object.as_items()[i]); });
   return Value::sequence(budget, object.kind(), std::move(items));
 }
 

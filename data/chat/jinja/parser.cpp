@@ -174,7 +174,7 @@ class TemplateParser : ExpressionParser {
         in.budget.step();
         const Interpreter::Open open(in);
         in.set("loop", Value::loop(&loop));
-        target(in, loop.items[static_cast<std::size_t>(loop.index)]);
+        target(in, loop.items[loop.index]);
         flow = in.run(body);
         finished = finished || flow == Flow::next;
       }

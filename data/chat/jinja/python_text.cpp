@@ -8,10 +8,7 @@
 #include <unicode/uchar.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 
@@ -171,7 +168,7 @@ std::vector<std::string_view> split_space(std::string_view text, std::int64_t mo
       words.front() = text.substr(0, static_cast<std::size_t>(end_of(*(kept - 1)) - text.data()));
       words.erase(words.begin() + 1, kept);
     } else {
-      words.resize(static_cast<std::size_t>(most) + 1);
+      words.resize(most + 1);
       words.back() = text.substr(static_cast<std::size_t>(words.back().data() - text.data()));
     }
   }

@@ -214,7 +214,7 @@ Value indent(const Call& call) {
   } else {
     const std::int64_t width = std::max<std::int64_t>(call.integer(0, 4), 0);
     if (width > 10000) refuse("indent by {} spaces is not supported", width);
-    by.assign(static_cast<std::size_t>(width), ' ');
+    by.assign(width, ' ');
   }
   const std::string text = call.self.as_string() + "\n";
   std::string result = call.flag(1) ? by : "";

@@ -9,7 +9,6 @@
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/settings/config.h"
-#include "data/synthetic/far_corpus.h"
 #include "data/text/text.h"
 #include "focus/evaluation/scores/pair_scores.h"
 
@@ -220,9 +219,8 @@ RecallRow evaluate_recall(LoadedModel& model, const AttentionSpec& attention,
 
 std::vector<bool> far_tokens(const TokenLosses& dense, const TokenLosses& near, double margin) {
   // Windows without overlap leave out their first tokens, which the short contexts have.
-  std::vector<double> of_token(static_cast<std::size_t>(near.tokens), NAN);
-  for (std::size_t i = 0; i < near.nats.size(); ++i)
-    of_token[static_cast<std::size_t>(near.token[i])] = near.nats[i];
+  std::vector<double> of_token(near.tokens, NAN);
+  for (std::size_t i = 0; i < near.nats.size(); ++i) of_token[near.token[i]] = near.nats[i];
   std::vector<bool> far;
   for (std::size_t i = 0; i < dense.nats.size(); ++i) {
     const auto token = static_cast<std::size_t>(dense.token[i]);

@@ -1,10 +1,8 @@
 #include "focus/evaluation/scores/pair_scores.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <optional>
 #include <tuple>
 
 #include "autograd/base/check.h"
@@ -84,10 +82,10 @@ class SharedPrefix {
   using Layer = std::array<std::vector<Real>, 4>;
 
   Variable attend(const MechanismInputs& in) {
-    Layer& held = layers_[static_cast<std::size_t>(in.layer)];
+    Layer& held = layers_[in.layer];
     const Variable h = behind(held[0], in.h), q = behind(held[1], in.q);
     const Variable k = behind(held[2], in.k), v = behind(held[3], in.v);
-    const AttentionMechanism& own = own_[static_cast<std::size_t>(in.layer)];
+    const AttentionMechanism& own = own_[in.layer];
     const Variable out =
         own ? own({h, q, k, v, in.options, in.layer, 0}) : attention(q, k, v, in.options);
     if (holding_)
@@ -181,7 +179,7 @@ class Scorer {
     score(std::move(plain));
     for (const Group& group : sharing) {
       const TokenIds& context = pairs_[order_[group.begin]].context;
-      computed_ += held_->hold(std::span(context).first(static_cast<std::size_t>(group.held)));
+      computed_ += held_->hold(std::span(context).first(group.held));
       score(feeds(group));
     }
     held_.reset();
@@ -245,7 +243,7 @@ class Scorer {
         const TokenIds& own = feeds[begin + batch].ids;
         if (2 * static_cast<Index>(own.size()) < length) break;
         ids.insert(ids.end(), own.begin(), own.end());
-        ids.resize((batch + 1) * static_cast<std::size_t>(length), own.back());
+        ids.resize((batch + 1) * length, own.back());
         computed_ += static_cast<std::int64_t>(own.size());
       }
       finish(std::span(feeds).subspan(begin, batch),
@@ -276,12 +274,11 @@ class Scorer {
       const Feed& feed = feeds[f];
       const Index first =
           static_cast<Index>(f) * seq_len + static_cast<Index>(feed.ids.size()) - feed.scored;
-      const auto of_feed = hidden.span().subspan(static_cast<std::size_t>(first * width),
-                                                 static_cast<std::size_t>(feed.scored * width));
+      const auto of_feed = hidden.span().subspan(first * width, feed.scored * width);
       gathered.insert(gathered.end(), of_feed.begin(), of_feed.end());
       for (Index t = 0; t < feed.scored; ++t) rows.push_back({&feed, static_cast<std::size_t>(t)});
       for (const std::size_t pair : feed.pairs) {
-        scored_[pair].log_probs.resize(static_cast<std::size_t>(feed.scored));
+        scored_[pair].log_probs.resize(feed.scored);
         if (hidden_ != nullptr) (*hidden_)[pair] = Tensor::from({feed.scored, width}, of_feed);
       }
       done_ += feed.pairs.size();
@@ -289,14 +286,14 @@ class Scorer {
     const Tensor scored = Tensor::from({static_cast<Index>(rows.size()), width}, gathered);
     for_logits(decoder_, scored, [&](Index first, Index count, const Tensor& logits) {
       const Index vocab_size = logits.cols();
-      std::vector<RowTotals> of_rows(static_cast<std::size_t>(count));
+      std::vector<RowTotals> of_rows(count);
       parallel_chunks(count, rows_per_chunk(vocab_size), [&](Index begin, Index end) {
         for (Index r = begin; r < end; ++r)
-          of_rows[static_cast<std::size_t>(r)] = totals(logits.data() + r * vocab_size, vocab_size);
+          of_rows[r] = totals(logits.data() + r * vocab_size, vocab_size);
       });
       for (Index r = 0; r < count; ++r) {
-        const Row& row = rows[static_cast<std::size_t>(first + r)];
-        const RowTotals& total = of_rows[static_cast<std::size_t>(r)];
+        const Row& row = rows[first + r];
+        const RowTotals& total = of_rows[r];
         for (const std::size_t pair : row.feed->pairs) {
           const std::int32_t target = pairs_[pair].continuation[row.token];
           scored_[pair].log_probs[row.token] =
@@ -369,7 +366,7 @@ std::vector<double> kl_rows(const Decoder& reference, const Tensor& reference_hi
   check(reference_hidden.rows() == hidden.rows() && other.config().vocab_size == vocab_size,
         "kl_rows: {} rows of {} ids do not fit {} of {}", hidden.rows(), other.config().vocab_size,
         reference_hidden.rows(), vocab_size);
-  std::vector<double> divergences(static_cast<std::size_t>(hidden.rows()));
+  std::vector<double> divergences(hidden.rows());
   for_logits(reference, reference_hidden, [&](Index first, Index rows, const Tensor& expected) {
     const Tensor actual = other.logits(rows_of(hidden, first, rows)).value();
     parallel_chunks(rows, rows_per_chunk(vocab_size), [&](Index begin, Index end) {
@@ -382,7 +379,7 @@ std::vector<double> kl_rows(const Decoder& reference, const Tensor& reference_hi
           const double log_p = static_cast<double>(p[i]) - of_p;
           sum += std::exp(log_p) * (log_p - (static_cast<double>(q[i]) - of_q));
         }
-        divergences[static_cast<std::size_t>(first + r)] = std::max(0.0, sum);
+        divergences[first + r] = std::max(0.0, sum);
       }
     });
   });
@@ -409,8 +406,7 @@ PairCounts TouchedPairs::count(const ModelConfig& config, Index tokens) const {
   for (Index layer = 0; layer < config.num_hidden_layers; ++layer) {
     const bool attends_so = layers.empty() || std::ranges::count(layers, layer) > 0;
     Index near = window && attends_so ? *window : tokens;
-    if (attends_so && !window_of_layer.empty())
-      near = window_of_layer[static_cast<std::size_t>(layer)];
+    if (attends_so && !window_of_layer.empty()) near = window_of_layer[layer];
     pairs += count_pairs({}, tokens, near, config.sliding_window(layer));
   }
   return pairs;

@@ -23,8 +23,7 @@ struct TokenPair {
 /// Some consecutive rows of a matrix, copied.
 inline Tensor rows_of(const Tensor& x, Index first, Index rows) {
   const Index width = x.cols();
-  return Tensor::from({rows, width}, x.span().subspan(static_cast<std::size_t>(first * width),
-                                                      static_cast<std::size_t>(rows * width)));
+  return Tensor::from({rows, width}, x.span().subspan(first * width, rows * width));
 }
 /// Calls f(first, rows, their logits) over all rows of `hidden`, as many at once as have 8 million
 /// logits.

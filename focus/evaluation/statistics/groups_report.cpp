@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 
 #include "autograd/base/check.h"
 #include "data/gguf/gguf.h"
@@ -22,8 +21,7 @@ Index heads_of(std::span<const GroupAssignments> groupings) {
 
 std::span<const GroupAssignments> layer_of(std::span<const GroupAssignments> groupings, Index layer,
                                            Index heads) {
-  return groupings.subspan(static_cast<std::size_t>(layer * heads),
-                           static_cast<std::size_t>(heads));
+  return groupings.subspan(layer * heads, heads);
 }
 
 enum class Heads { all, same, other };  // pairs of heads that are compared
@@ -90,7 +88,7 @@ GroupsReport::Passage choose_passage(const GroupsReport& report, const TextToken
   Index best = 0;
   for (Index w = 1; w < text.num_windows(); ++w)
     if (size(w) > size(best)) best = w;
-  const Index begin = text.windows[static_cast<std::size_t>(best)], end = begin + size(best);
+  const Index begin = text.windows[best], end = begin + size(best);
   GroupsReport::Passage passage{.first = begin + std::max<Index>(0, size(best) - kPassage) / 2};
   for (Index t = passage.first; t < std::min(end, passage.first + kPassage); ++t) {
     const auto at = static_cast<std::size_t>(t);

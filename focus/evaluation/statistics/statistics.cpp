@@ -101,7 +101,7 @@ void set_purity(GroupingDetails& details, const GroupAssignments& grouping,
   std::tie(purity.word_beginnings, purity.word_beginnings_base) =
       purity_of(contingency(grouping.group_of_token, grouping.groups, beginnings, 2));
   for (Index g = 0; g < table.rows; ++g) {
-    GroupingDetails::Group& group = details.groups[static_cast<std::size_t>(g)];
+    GroupingDetails::Group& group = details.groups[g];
     for (const std::int64_t tokens : table.row(g))
       group.categories.push_back(share_of(tokens, group.size));
     group.category = static_cast<TokenCategory>(std::ranges::max_element(group.categories) -
@@ -119,7 +119,7 @@ std::vector<std::int64_t> Contingency::row_sums() const {
 }
 
 std::vector<std::int64_t> Contingency::col_sums() const {
-  std::vector<std::int64_t> sums(static_cast<std::size_t>(cols), 0);
+  std::vector<std::int64_t> sums(cols, 0);
   for (std::size_t i = 0; i < counts.size(); ++i) sums[i % sums.size()] += counts[i];
   return sums;
 }
@@ -130,12 +130,12 @@ Contingency contingency(std::span<const std::uint8_t> a, Index rows,
         b.size());
   Contingency table{.rows = rows,
                     .cols = cols,
-                    .counts = std::vector<std::int64_t>(static_cast<std::size_t>(rows * cols), 0),
+                    .counts = std::vector<std::int64_t>(rows * cols, 0),
                     .tokens = static_cast<std::int64_t>(a.size())};
   for (std::size_t t = 0; t < a.size(); ++t) {
     check(a[t] < rows && b[t] < cols, "agreement: token {} is in groups {} and {} of {} and {}", t,
           a[t], b[t], rows, cols);
-    ++table.counts[static_cast<std::size_t>(a[t] * cols + b[t])];
+    ++table.counts[a[t] * cols + b[t]];
   }
   return table;
 }
@@ -221,8 +221,7 @@ double kept_share(const Contingency& table) {
   const std::vector<Index> matched = match_groups(table);
   std::int64_t kept = 0;
   for (Index a = 0; a < table.rows; ++a)
-    if (const Index b = matched[static_cast<std::size_t>(a)]; b >= 0)
-      kept += table.row(a)[static_cast<std::size_t>(b)];
+    if (const Index b = matched[a]; b >= 0) kept += table.row(a)[b];
   return static_cast<double>(kept) / static_cast<double>(table.tokens);
 }
 
@@ -269,8 +268,8 @@ std::vector<GroupAssignments> collect_groupings(Decoder& decoder, FocusModel& fo
     const GroupShares shares =
         focus.grouping().shares(in, *focus.runnable_mode(focus.mode).balance);
     for (Index head = 0; head < heads; ++head)
-      note(shares, head, groupings[static_cast<std::size_t>(in.layer * heads + head)]);
-    const AttentionMechanism& attend = own[static_cast<std::size_t>(in.layer)];
+      note(shares, head, groupings[in.layer * heads + head]);
+    const AttentionMechanism& attend = own[in.layer];
     return attend ? attend(in) : attention(in.q, in.k, in.v, in.options);
   });
   for (Index w = 0; w < text.num_windows(); ++w) {
@@ -290,7 +289,7 @@ GroupingDetails describe_grouping(const GroupAssignments& grouping,
         grouping.tokens());
   const auto all = static_cast<double>(ids.size());
   GroupingDetails details{.layer = grouping.layer, .assignment_entropy = grouping.entropy};
-  details.groups.resize(static_cast<std::size_t>(grouping.groups));
+  details.groups.resize(grouping.groups);
   for (std::size_t t = 0; t < ids.size(); ++t) {
     GroupingDetails::Group& group = details.groups[grouping.group_of_token[t]];
     ++group.size;

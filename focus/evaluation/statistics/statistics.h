@@ -23,8 +23,7 @@ struct Contingency {
   std::int64_t tokens = 0;
 
   std::span<const std::int64_t> row(Index a) const {
-    return std::span(counts).subspan(static_cast<std::size_t>(a * cols),
-                                     static_cast<std::size_t>(cols));
+    return std::span(counts).subspan(a * cols, cols);
   }
   std::vector<std::int64_t> row_sums() const;
   std::vector<std::int64_t> col_sums() const;
@@ -73,10 +72,8 @@ struct TextWindows {
   Index tokens() const { return static_cast<Index>(ids.size()); }
   Index num_windows() const { return static_cast<Index>(windows.size()) - 1; }
   std::span<const std::int32_t> window(Index w) const {
-    const Index first = windows[static_cast<std::size_t>(w)];
-    return std::span(ids).subspan(
-        static_cast<std::size_t>(first),
-        static_cast<std::size_t>(windows[static_cast<std::size_t>(w) + 1] - first));
+    const Index first = windows[w];
+    return std::span(ids).subspan(first, windows[w + 1] - first);
   }
 };
 /// Windows of `context` tokens, what the text has before each window among them; the last one of a
@@ -126,9 +123,7 @@ constexpr auto enum_names(TokenCategory) {
       "auxiliary", "preposition", "connective",  "capitalised", "word",       "continuation"};
 }
 constexpr Index kNumCategories = enum_names(TokenCategory{}).size();
-inline std::string_view name_of(TokenCategory c) {
-  return enum_names(c)[static_cast<std::size_t>(c)];
-}
+inline std::string_view name_of(TokenCategory c) { return enum_names(c)[c]; }
 
 /// Category of a token between its neighbours' texts; each is well-formed UTF-8 with leading blank,
 /// empty where there is no neighbour. A function word is one only where the next token does not

@@ -1,6 +1,5 @@
 #include "focus/method/grouping/group_statistics.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "autograd/base/check.h"

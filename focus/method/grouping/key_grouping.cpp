@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"

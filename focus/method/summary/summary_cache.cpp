@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"

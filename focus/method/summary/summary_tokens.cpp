@@ -1,8 +1,6 @@
 #include "focus/method/summary/summary_tokens.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <limits>
 #include <memory>
 #include <utility>

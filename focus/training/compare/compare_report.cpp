@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
@@ -12,7 +10,6 @@
 #include "autograd/base/check.h"
 #include "data/settings/struct_json.h"
 #include "data/text/format.h"
-#include "focus/evaluation/report/evaluation_file.h"
 #include "focus/evaluation/report/html_report.h"
 #include "focus/training/metrics.h"
 
@@ -231,11 +228,11 @@ Table answers_table(const std::string& questions, const std::vector<OverSeeds<An
           {mean.run.name, mean.attention.name, mean.attention.routing_text(), "0", "-", "-"});
       table.rows.back().resize(table.header.size(), "-");
     }
-    std::vector<std::string>& cells = table.rows[static_cast<std::size_t>(at)];
+    std::vector<std::string>& cells = table.rows[at];
     const std::string right = percent_text(mean.figures.right);
     if (mean.to) {
       const auto before = std::distance(distances.begin(), distances.find({*mean.from, *mean.to}));
-      cells[6 + static_cast<std::size_t>(before)] = right;
+      cells[6 + before] = right;
       continue;
     }
     cells[3] = fmt::format("{}", seeds);

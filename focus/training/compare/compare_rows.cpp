@@ -6,7 +6,6 @@
 #include "autograd/base/check.h"
 #include "data/settings/struct_json.h"
 #include "focus/training/compare/compare_report.h"
-#include "focus/training/metrics.h"
 
 namespace focus {
 namespace {

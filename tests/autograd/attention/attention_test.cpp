@@ -188,8 +188,8 @@ TEST(AttentionPlan, SegmentsAreThoseOfThePicture) {
   std::vector<std::pair<Index, Index>> segments(8);
   for (const auto& tile : plan.query_tiles) {
     ASSERT_EQ(tile.end_segment - tile.first_segment, 1);
-    const auto& segment = plan.segments[static_cast<std::size_t>(tile.first_segment)];
-    segments[static_cast<std::size_t>(tile.begin / 64)] = {segment.begin, segment.end};
+    const auto& segment = plan.segments[tile.first_segment];
+    segments[tile.begin / 64] = {segment.begin, segment.end};
   }
   const std::vector<std::pair<Index, Index>> wanted = {{0, 1}, {0, 1}, {0, 2}, {0, 2},
                                                        {0, 3}, {0, 3}, {1, 4}, {1, 4}};

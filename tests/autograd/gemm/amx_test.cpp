@@ -115,8 +115,7 @@ TEST(AmxModel, NothingBeyondTheOperandsIsRead) {
   std::vector<Bf16> a(kRows * kPitch, kNan);
   std::vector<std::uint32_t> packed((kDepth + 1) / 2 * kColumns + 64, 0x7fc07fc0);
   for (Index i = 0; i < kRows; ++i)
-    for (Index p = 0; p < kDepth + 1; ++p)
-      a[static_cast<std::size_t>(i * kPitch + p)] = p < kDepth ? Bf16{0x3f80} : Bf16{0};
+    for (Index p = 0; p < kDepth + 1; ++p) a[i * kPitch + p] = p < kDepth ? Bf16{0x3f80} : Bf16{0};
   pack_panels(kDepth, kColumns, packed.data(), [](Index, Index) { return Bf16{0x4000}; });
   const Bf16Panels panels{packed.data(), kDepth, kColumns};
   std::vector<float> c(kRows * kLdc, std::numeric_limits<float>::quiet_NaN());
@@ -125,7 +124,7 @@ TEST(AmxModel, NothingBeyondTheOperandsIsRead) {
                                         kLdc, {.any = add});
   for (Index i = 0; i < kRows; ++i)
     for (Index j = 0; j < kLdc; ++j) {
-      const float x = c[static_cast<std::size_t>(i * kLdc + j)];
+      const float x = c[i * kLdc + j];
       if (j < kColumns)
         EXPECT_EQ(x, 2 * 2 * kDepth);
       else

@@ -76,7 +76,7 @@ TEST(Bf16, EveryKernelRoundsAlike) {
     const auto n = static_cast<Index>(values.size());
     const Bf16Matrix m(1, n, values.data(), n, *kernels);
     for (Index i = 0; i < n; ++i)
-      EXPECT_EQ(m.row(0)[i], to_bf16(static_cast<float>(values[static_cast<std::size_t>(i)])))
+      EXPECT_EQ(m.row(0)[i], to_bf16(static_cast<float>(values[i])))
           << kernels->name << ", number " << i;
   }
 }

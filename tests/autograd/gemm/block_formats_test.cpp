@@ -1,7 +1,5 @@
 #include "autograd/gemm/block_formats.h"
 
-#include <bit>
-
 #include "autograd/gemm/frozen_matrix.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
@@ -42,7 +40,7 @@ TEST(BlockFormats, SumsHaveTheBitsOfARowThatWasWidened) {
     for (const NumberFormat format : kBlockFormats) {
       for (const Index count : {256, 512, 768, 1536}) {
         const auto bytes = random_blocks(format, count, 11);
-        std::vector<Real> row(static_cast<std::size_t>(count));
+        std::vector<Real> row(count);
         widen_blocks(format, bytes.data(), 0, count, row.data(), *blocks);
         const Tensor x = randn({count}, 5);
         const simd::DotBlocks dot = dot_of_blocks(format, count, *blocks);
@@ -69,11 +67,9 @@ TEST(BlockFormats, APartMayBeginAndEndWithinABlock) {
                                        {256, 256},
                                        {100, 700},
                                        {1023, 1}}) {
-      std::vector<Real> found(static_cast<std::size_t>(count) + 1, Real(77));
+      std::vector<Real> found(count + 1, Real(77));
       widen_blocks(format, bytes.data(), first, count, found.data());
-      EXPECT_TRUE(same_numbers(
-          std::span(found).first(static_cast<std::size_t>(count)),
-          std::span(all).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count))))
+      EXPECT_TRUE(same_numbers(std::span(found).first(count), std::span(all).subspan(first, count)))
           << name_of(format) << " " << first << " + " << count;
       EXPECT_EQ(found.back(), 77) << "wrote beyond the end";
     }

@@ -90,8 +90,8 @@ TEST(Gemm, BitsDoNotDependOnTheBlocksWidth) {
   const simd::Kernels& kernels = simd::kernels();
   const auto product = [&](Index widest) {
     Tensor c({m, n});
-    std::vector<Real> panels(static_cast<std::size_t>(packed::kBlockDepth * widest));
-    std::vector<Real> tail(static_cast<std::size_t>(m * kernels.vector));
+    std::vector<Real> panels(packed::kBlockDepth * widest);
+    std::vector<Real> tail(m * kernels.vector);
     blocked_product(
         m, k, packed::kBlockDepth, 0, n, widest, kernels.vector, c.data(), n, {}, tail.data(),
         [&](Index p, Index depth, Index j, Index columns, Real* to, Index ld, Start start) {

@@ -135,7 +135,7 @@ TEST(Q8, GroupsOfManyRowsAreSummedAsIntegers) {
           int products = 0, integers = 0;
           for (Index p = g; p < g + group; ++p) {
             const int rounded = static_cast<int>(std::nearbyint(x[i * kCols + p] / step));
-            products += rounded * q[static_cast<std::size_t>(p)];
+            products += rounded * q[p];
             integers += rounded;
           }
           const auto scale = static_cast<float>(step);
@@ -208,8 +208,7 @@ TEST(Q8, TheFarthestIntegersDoNotOverflow) {
             for (Index i = 0; i < y.size(); ++i) {
               double sum = 0, most = 0;
               for (Index p = 0; p < kCols; ++p) {
-                const double term =
-                    double{x} * numbers[static_cast<std::size_t>(i % 2 * kCols + p)];
+                const double term = double{x} * numbers[i % 2 * kCols + p];
                 sum += term;
                 most += std::abs(term);
               }

@@ -4,10 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "tests/support/notices.h"
 #include "tests/support/temp_folder.h"

@@ -63,10 +63,8 @@ Bpe::Merges train_by_definition(const std::vector<std::string>& documents,
         counts, [](const auto& a, const auto& b) { return a.second < b.second; });
     if (best == counts.end() || best->second < options.min_frequency) break;
     const auto [left, right] = best->first;
-    const std::string merged =
-        tokens[static_cast<std::size_t>(left)] + tokens[static_cast<std::size_t>(right)];
-    merges.emplace_back(tokens[static_cast<std::size_t>(left)],
-                        tokens[static_cast<std::size_t>(right)]);
+    const std::string merged = tokens[left] + tokens[right];
+    merges.emplace_back(tokens[left], tokens[right]);
     if (std::find(tokens.begin(), tokens.end(), merged) == tokens.end()) tokens.push_back(merged);
     for (auto& word : words) {
       for (std::size_t i = 0; i + 1 < word.size(); ++i) {

@@ -6,7 +6,6 @@
 #include <rapidcheck/gtest.h>
 
 #include "data/files/utf8.h"
-#include "data/text/text.h"
 #include "data/tokenizers/byte_level_bpe.h"
 #include "data/tokenizers/tokenizer_steps.h"
 #include "tests/support/temp_folder.h"
@@ -264,14 +263,14 @@ TEST(PieceCache, GivesBackWhatWasPutAndNothingElse) {
   std::size_t known = 0;
   constexpr int kPieces = 1'100'000;
   for (int i = 0; i < kPieces; ++i) {
-    const std::vector<std::int32_t> own(static_cast<std::size_t>(i % 4), i);
+    const std::vector<std::int32_t> own(i % 4, i);
     cache.put("piece " + std::to_string(i), own);
   }
   for (int i = 0; i < kPieces; ++i) {
     ids.clear();
     if (!cache.append("piece " + std::to_string(i), ids)) continue;
     ++known;
-    ASSERT_EQ(ids, std::vector<std::int32_t>(static_cast<std::size_t>(i % 4), i));
+    ASSERT_EQ(ids, std::vector<std::int32_t>(i % 4, i));
   }
   EXPECT_GT(known, 0u);
   EXPECT_LT(known, static_cast<std::size_t>(kPieces));

@@ -136,11 +136,11 @@ TEST(Packing, EveryTokenIsInOneWindow) {
   std::vector<Index> lengths;
   for (int i = 0; i < 200; ++i) lengths.push_back(2 + static_cast<Index>(rng.below(63)));
   const Batches batches(documents_of(lengths, 1), by_documents(64));
-  std::vector<int> seen(static_cast<std::size_t>(batches.num_tokens()));
+  std::vector<int> seen(batches.num_tokens());
   for (Index w = 0; w < batches.num_windows(); ++w) {
     const Batch window = batches.windows(w, 1);
     EXPECT_LE(window.ids.size(), 64u);
-    for (const std::int32_t id : window.ids) ++seen[static_cast<std::size_t>(id)];
+    for (const std::int32_t id : window.ids) ++seen[id];
   }
   EXPECT_THAT(seen, testing::Each(1));
   // Nearly as few windows as there could be.

@@ -5,8 +5,6 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <numeric>
-
 #include "data/files/checksum.h"
 #include "data/tokens/tokenize.h"
 #include "tests/support/temp_folder.h"
@@ -172,7 +170,7 @@ TEST(TokenView, SeesItsRangesAsOneRun) {
   const Ids expected = {1, 2, 3, 6, 9};
   EXPECT_EQ(all_ids(view), expected);
   for (Index begin = 0; begin < 5; ++begin) {
-    EXPECT_EQ(view[begin], expected[static_cast<std::size_t>(begin)]);
+    EXPECT_EQ(view[begin], expected[begin]);
     for (Index count = 0; begin + count <= 5; ++count) {
       Ids out(static_cast<std::size_t>(count));
       view.copy(begin, out);

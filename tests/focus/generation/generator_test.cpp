@@ -102,8 +102,7 @@ TEST(Generator, LongropeRotatesATextAnewOnceItIsLong) {
     Generator whole(other.decoder, &*other.focus, mode, std::nullopt);
     Index done = 0;
     for (const Index tokens : {20, 10, 1, 1, 9, 19}) {
-      const auto next =
-          std::span(ids).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(tokens));
+      const auto next = std::span(ids).subspan(done, tokens);
       EXPECT_LE(relative_difference(cached.next_logits(next), whole.next_logits(next)),
                 tolerance(2e-5, 1e-10))
           << mode.name() << ", after " << done;
@@ -147,7 +146,7 @@ TEST(RoutedCache, ReadsTheShareOfPairsThatTheStatisticsCount) {
   const auto attended = [&](Index tokens) {
     const NoGrad guard;
     model.focus->start_counting();
-    model.decoder.hidden_states(std::span(ids).first(static_cast<std::size_t>(tokens)), 1);
+    model.decoder.hidden_states(std::span(ids).first(tokens), 1);
     return model.focus->counts().pairs;
   };
   const PairCounts prompt = attended(50), all = attended(100);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -23,8 +22,7 @@ std::vector<double> frequencies(const std::vector<Real>& logits, const SamplingO
                                 int draws = 40000) {
   Rng rng(5);
   std::vector<double> counts(logits.size(), 0);
-  for (int i = 0; i < draws; ++i)
-    counts[static_cast<std::size_t>(sample(logits, options, rng))] += 1.0 / draws;
+  for (int i = 0; i < draws; ++i) counts[sample(logits, options, rng)] += 1.0 / draws;
   return counts;
 }
 
@@ -100,7 +98,7 @@ TEST(Sampling, TopPActsOnWhatTemperatureAndTopKLeft) {
 std::int32_t drawn(const std::vector<Real>& logits, const SamplingOptions& options, Rng& rng) {
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
-  const auto logit = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
+  const auto logit = [&](std::int32_t id) { return logits[id]; };
   std::ranges::stable_sort(ids, std::ranges::greater(), logit);
   if (options.top_k > 0) ids.resize(std::min(ids.size(), static_cast<std::size_t>(options.top_k)));
   std::vector<double> sums = {0};

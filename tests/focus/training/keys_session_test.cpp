@@ -62,7 +62,7 @@ TEST(KeysSession, HeadsSelectAsTheyNeed) {
   for (Index layer = 0; layer < focus.shape().num_layers; ++layer)
     for (Index head = 0; head < heads; ++head)
       focus.grouping().head_needs(layer)->data()[head] = head == 0 ? Real(9) : Real(1);
-  std::vector<Index> wanted(static_cast<std::size_t>(heads), 1);
+  std::vector<Index> wanted(heads, 1);
   wanted[0] = 3;
   EXPECT_EQ(focus.summary_of(mode, 1).selected_by_head, wanted);
   mode.summary.head_budgets = HeadBudgets::equal;
@@ -106,8 +106,7 @@ TEST(KeysSession, EachObjectiveLowersItsOwnLoss) {
     Session session = tiny_session(config);
     // 40 windows, two a step: an epoch is 20 steps, and each has the same text.
     std::vector<double> epochs(3);
-    for (int i = 0; i < 60; ++i)
-      epochs[static_cast<std::size_t>(i / 20)] += session.step().result.loss / 20;
+    for (int i = 0; i < 60; ++i) epochs[i / 20] += session.step().result.loss / 20;
     EXPECT_GT(epochs.back(), 0);
     EXPECT_LT(epochs.back(), (objective == Objective::lm ? 0.9999 : 0.8) * epochs.front())
         << value_text(objective);

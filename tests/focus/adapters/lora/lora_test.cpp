@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "data/files/durable_file.h"
 #include "tests/support/compare.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_folder.h"

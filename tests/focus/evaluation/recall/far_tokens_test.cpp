@@ -1,7 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <cmath>
-
 #include "data/settings/struct_json.h"
 #include "focus/evaluation/recall/long_range.h"
 #include "focus/evaluation/report/evaluation_file.h"

@@ -83,7 +83,7 @@ RecallItem half_right(const LoadedModel& model, const std::vector<Index>& distan
       const Real* row = logits.data() + (t - 1) * 256;
       const auto best = static_cast<std::int32_t>(std::max_element(row, row + 256) - row);
       // Only the second token of a wrong answer is wrong: all have to be right.
-      item.ids[static_cast<std::size_t>(t)] = right || t == at ? best : (best + 1) % 256;
+      item.ids[t] = right || t == at ? best : (best + 1) % 256;
     }
     item.answers.push_back({.begin = at, .end = at + 2, .distance = distance});
     right = !right;

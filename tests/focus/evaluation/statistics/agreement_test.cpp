@@ -83,8 +83,7 @@ TEST(Agreement, MatchingKeepsAsManyAsTryingAll) {
     std::int64_t most = 0;
     do {
       std::int64_t kept = 0;
-      for (Index a = 0; a < kGroups; ++a)
-        kept += t.row(a)[static_cast<std::size_t>(order[static_cast<std::size_t>(a)])];
+      for (Index a = 0; a < kGroups; ++a) kept += t.row(a)[order[a]];
       most = std::max(most, kept);
     } while (std::ranges::next_permutation(order).found);
     EXPECT_NEAR(kept_share(t), static_cast<double>(most) / static_cast<double>(t.tokens), 1e-12);

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <stdexcept>
-
 #include "tests/support/summary_case.h"
 #include "tests/support/temp_folder.h"
 
