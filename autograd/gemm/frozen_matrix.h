@@ -25,7 +25,9 @@ enum class Precision {
 constexpr auto enum_names(Precision) {
   return std::array<std::string_view, 3>{"float32", "bf16", "q8"};
 }
-constexpr std::string_view name_of(Precision precision) { return enum_names(precision)[precision]; }
+constexpr std::string_view name_of(Precision precision) {
+  return enum_names(precision)[static_cast<std::size_t>(precision)];
+}
 
 /// The numbers of a matrix [rows, cols] in some form, and all that can be asked of them. The
 /// products' bits do not depend on the number of threads.

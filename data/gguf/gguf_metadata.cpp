@@ -33,7 +33,9 @@ constexpr std::array<ValueType, 13> kValueTypes = {{{"u8", 1},
 /// A key of one letter, its length, a type, a value.
 constexpr std::size_t kSmallestPair = 8 + 1 + 4 + 1;
 
-const ValueType& value_type_of(GgufType type) { return kValueTypes[type]; }
+const ValueType& value_type_of(GgufType type) {
+  return kValueTypes[static_cast<std::size_t>(type)];
+}
 
 GgufType read_value_type(GgufBytes& bytes, const std::string& what) {
   const auto type = bytes.number<std::uint32_t>(what);

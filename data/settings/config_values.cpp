@@ -61,7 +61,7 @@ bool is_plain_word(const std::string& text) {
 void refuse_value(std::string_view wanted, const ConfigNode& node, std::string_view hint) {
   static constexpr std::array kKinds = {"null", "", "a list", "a group of keys",
                                         "an unknown value"};
-  std::string came = kKinds[node.kind];
+  std::string came = kKinds[static_cast<std::size_t>(node.kind)];
   if (node.kind == Kind::kScalar)
     came = node.quoted ? '"' + shown(node.text) + '"' : shown(node.text);
   if (came.empty()) came = "nothing";

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 std::string_view name_of(Example::Kind kind) {
   constexpr std::array<std::string_view, 3> kNames = {"a text", "a prompt and its completion",
                                                       "messages"};
-  return kNames[kind];
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 /// A list of messages, of which each has a role.

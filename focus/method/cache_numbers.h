@@ -13,7 +13,9 @@ namespace focus {
 /// What a KV cache keeps its keys and values in. float16 halves what decoding reads of them.
 enum class CacheDtype { float32, float16 };
 constexpr auto enum_names(CacheDtype) { return enum_list("float32", "float16"); }
-constexpr std::string_view name_of(CacheDtype dtype) { return enum_names(dtype)[dtype]; }
+constexpr std::string_view name_of(CacheDtype dtype) {
+  return enum_names(dtype)[static_cast<std::size_t>(dtype)];
+}
 
 /// What a cache of one layer holds keys and values of.
 struct CacheSizes {

@@ -144,7 +144,7 @@ void RunConfig::validate() const {
   check(method == Method::scratch || !base.empty(),
         "base is empty: {} needs a base model (a checkpoint file (.h5), a Hugging Face folder or a "
         "GGUF file)",
-        enum_names(method)[method]);
+        enum_names(method)[static_cast<std::size_t>(method)]);
   check(method != Method::scratch || base.empty(), "base is set, but scratch trains a new model");
   check(method != Method::scratch || !tokenizer.empty(),
         "tokenizer is empty: scratch needs one (bytes, or a file)");
@@ -173,7 +173,7 @@ void RunConfig::validate_step() const {
   check(precision == Precision::float32 || precision == Precision::bf16 || !trains_base(),
         "precision {} is for frozen weights, but {} trains them all: use retrofit or lora, or "
         "float32 or bf16",
-        name_of(precision), enum_names(method)[method]);
+        name_of(precision), enum_names(method)[static_cast<std::size_t>(method)]);
   const bool notes_losses =
       (has_focus() && (focus.ablations.balance_loss > 0 || focus.ablations.entropy_loss > 0 ||
                        focus.objective == Objective::layer_distillation)) ||
@@ -185,7 +185,8 @@ void RunConfig::validate_step() const {
         "model.dropout is {}, expected at least 0 and below 1", model.dropout);
   check(model.dropout == 0 || trains_base(),
         "model.dropout is {}, but {} does not train the model: leave it 0{}", model.dropout,
-        enum_names(method)[method], method == Method::lora ? ", or set lora.dropout" : "");
+        enum_names(method)[static_cast<std::size_t>(method)],
+        method == Method::lora ? ", or set lora.dropout" : "");
   optim.validate();
   if (has_focus()) focus.validate();
   const bool summary = has_focus() && focus.training == Training::summary;

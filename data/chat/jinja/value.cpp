@@ -132,7 +132,7 @@ std::string_view type_name(const Value& value) {
       "Undefined", "NoneType", "bool",      "int",       "float",       "str",
       "list",      "tuple",    "dict",      "range",     "dict view",   "dict view",
       "dict view", "slice",    "generator", "Namespace", "LoopContext", "function"};
-  return kNames[value.kind()];
+  return kNames[static_cast<std::size_t>(value.kind())];
 }
 
 bool truth(const Value& value) {
