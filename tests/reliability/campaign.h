@@ -1,12 +1,7 @@
 #pragma once
 
-#include <algorithm>
-#include <cstdlib>
 #include <functional>
-#include <limits>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "autograd/base/random.h"
 #include "tests/support/cli.h"
@@ -61,6 +56,32 @@ inline Words limited(const std::string& limit) {
 /// A launcher: no more addresses than so many kilobytes, but with sanitizers.
 inline Words in_address_space(int kilobytes) {
   return kSanitized ? Words{} : limited(fmt::format("ulimit -v {}", kilobytes));
+}
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+/// A run behind the words of a launcher, with its environment.
+inline ProcessResult run_by(const Words& launcher, const Words& command,
+                            const Environment& environment = {}, double seconds = kRunSeconds) {
+  return cli().start_by(launcher, command, environment)->wait(seconds);
+}
+/// One that the test needs.
+inline void must_run_by(const Words& launcher, const Words& command,
+                        const Environment& environment = {}) {
+  const ProcessResult result = run_by(launcher, command, environment);
+  if (result.status != 0 || result.timed_out) throw std::runtime_error(result.err);
+}
+
+/// What a command makes, once.
+inline const std::string& made_once(const std::string& name, const Words& command,
+                                    const std::string& option = "--out") {
+  static std::map<std::string, std::string> made;
+  std::string& out = made[name];
+  if (out.empty()) {
+    out = cli().fresh(name);
+    cli().must_run(command + Words{option, out});
+  }
+  return out;
 }
 
 }  // namespace focus

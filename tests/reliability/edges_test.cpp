@@ -3,7 +3,6 @@
 #include "focus/training/compare/compare_plan.h"
 #include "layers/model_config.h"
 #include "tests/reliability/campaign.h"
-#include "tests/support/cli.h"
 
 // Values at the edge of what a number is, and of other types than the key's, in every key that
 // there is: taken from the settings' own list, and from the config.json files of the golden models.
@@ -131,14 +130,13 @@ TEST(Edges, OfEveryKeyOfAConfig) {
           } else if (run.base.empty()) {
             run.base = "base";
           }
-          const auto expect_one_line = [](const std::optional<std::string>& refused) {
-            if (refused) {
-              EXPECT_EQ(lines_of(*refused).size(), 1u) << *refused;
-            }
+          const auto expect_one_line = [](const auto& f) {
+            const std::string refused = refusal_of(f).value_or("nothing");
+            EXPECT_EQ(lines_of(refused).size(), 1u) << refused;
           };
-          expect_one_line(refusal_of([&] { run.validate(); }));
+          expect_one_line([&] { run.validate(); });
           if (run.method == Method::scratch)
-            expect_one_line(refusal_of([&] { run.model.to_model_config(256, run.data.context); }));
+            expect_one_line([&] { run.model.to_model_config(256, run.data.context); });
         }
       });
   int worked = 0, refused = 0;
@@ -150,10 +148,7 @@ TEST(Edges, OfEveryKeyOfAConfig) {
       continue;
     const std::string out = cli().fresh("edge");
     const ProcessResult result =
-        cli()
-            .start_by(in_address_space(4'000'000),
-                      cli().config(run_with(setting) + Words{"out=" + out}), {})
-            ->wait(kRunSeconds);
+        run_by(in_address_space(4'000'000), cli().config(run_with(setting) + Words{"out=" + out}));
     SCOPED_TRACE(fmt::format("{}={}: status {}: {}", setting.key, setting.value.substr(0, 40),
                              result.status, result.err.substr(0, 2000)));
     EXPECT_FALSE(result.timed_out);
@@ -245,8 +240,7 @@ TEST(Edges, OfEveryKeyOfAModelConfig) {
     for (const Words& command :
          {Words{"import", folder, "--out", out},
           Words{"logits", folder, "--ids", "1,2,3", "--out", cli().fresh("logits")}}) {
-      const ProcessResult result =
-          cli().start_by(in_address_space(2'000'000), command, {})->wait(20);
+      const ProcessResult result = run_by(in_address_space(2'000'000), command, {}, 20);
       SCOPED_TRACE(fmt::format("focus {} of {}: status {}: {}", command[0], text.substr(0, 3000),
                                result.status, result.err.substr(0, 2000)));
       EXPECT_FALSE(result.timed_out);

@@ -1,6 +1,11 @@
-#include "tests/reliability/hostile.h"
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cstring>
 
 #include "tests/reliability/campaign.h"
+#include "tests/support/pack.h"
 
 // libhdf5 leaks a little where it refuses a file, in this process too.
 extern "C" const char* __lsan_default_suppressions();
@@ -11,6 +16,92 @@ extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5\n"; 
 // pipes that are meant.
 namespace focus {
 namespace {
+
+// What a file name may lead to that no command accepts.
+
+/// 320 MB of blanks in 50 kB, as streams one after the other: 5 GB would be as easy.
+const std::string& xz_bomb() {
+  static const std::string bomb = [] {
+    const std::string one = packed(std::string(std::size_t{16} << 20, ' '), ARCHIVE_FILTER_XZ);
+    std::string all;
+    for (int i = 0; i < 20; ++i) all += one;
+    return all;
+  }();
+  return bomb;
+}
+const std::string& bz2_bomb() {
+  static const std::string bomb =
+      packed(std::string(std::size_t{300} << 20, ' '), ARCHIVE_FILTER_BZIP2);
+  return bomb;
+}
+
+std::string noise(std::size_t bytes) {
+  Rng rng(23);
+  std::string text;
+  while (text.size() < bytes) text += static_cast<char>(rng.below(256));
+  return text;
+}
+
+struct Thing {
+  std::string name;
+  std::function<void(const fs::path& path)> put;
+  bool may_be_text = false;
+};
+
+Thing bytes_of(std::string name, std::function<std::string()> bytes, bool may_be_text = false) {
+  return {std::move(name),
+          [bytes = std::move(bytes)](const fs::path& path) { write_text(path, bytes()); },
+          may_be_text};
+}
+
+void put_socket(const fs::path& path) {
+  // An address is shorter than many a path: it is bound in its folder.
+  const fs::path before = fs::current_path();
+  fs::current_path(path.parent_path());
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = ""};
+  std::strncpy(address.sun_path, path.filename().c_str(), sizeof(address.sun_path) - 1);
+  const int made = socket(AF_UNIX, SOCK_STREAM, 0);
+  const bool bound = bind(made, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  close(made);
+  fs::current_path(before);
+  if (!bound) throw std::runtime_error("no socket");
+}
+
+std::vector<Thing> hostile_things() {
+  const auto link = [](const std::string& to) {
+    return [to](const fs::path& path) { fs::create_symlink(to, path); };
+  };
+  return {
+      {"a link that leads nowhere", link("nowhere")},
+      {"links in a circle",
+       [](const fs::path& path) {
+         fs::create_symlink(path.filename().string() + ".back", path);
+         fs::create_symlink(path.filename(), path.string() + ".back");
+       }},
+      {"a pipe", [](const fs::path& path) { mkfifo(path.c_str(), 0600); }},
+      {"/dev/zero", link("/dev/zero")},
+      {"/dev/null", link("/dev/null")},
+      {"/dev/full", link("/dev/full")},
+      {"a folder", [](const fs::path& path) { fs::create_directory(path); }},
+      {"a socket", put_socket},
+      bytes_of("nothing", [] { return ""; }),
+      bytes_of(
+          "noise", [] { return noise(5000); }, true),
+      bytes_of("a cut xz", [] { return packed(noise(5000), ARCHIVE_FILTER_XZ).substr(0, 3000); }),
+      bytes_of("noise behind the magic of xz",
+               [] { return packed("text", ARCHIVE_FILTER_XZ).substr(0, 6) + noise(5000); }),
+      bytes_of("an xz bomb", [] { return xz_bomb(); }),
+      bytes_of("a cut bz2",
+               [] { return packed(noise(5000), ARCHIVE_FILTER_BZIP2).substr(0, 3000); }),
+      bytes_of("noise behind the magic of bz2", [] { return "BZh91AY&SY" + noise(5000); }),
+      bytes_of("a bz2 bomb", [] { return bz2_bomb(); }),
+      {"two terabytes of nothing",
+       [](const fs::path& path) {
+         write_text(path, "");
+         fs::resize_file(path, std::uintmax_t{2} << 40);
+       }},
+  };
+}
 
 constexpr double kSoon = 20;  // far more than what takes long here, two seconds of a silent pipe
 
@@ -25,22 +116,13 @@ struct Place {
   }
 };
 
-/// What export makes: a base, a base in shards, a Focus.
-std::string exported(const std::string& name, const Words& words) {
-  static std::map<std::string, std::string> made;
-  std::string& out = made[name];
-  if (out.empty()) {
-    out = cli().fresh(name);
-    cli().must_run(Words{"export"} + words + Words{"--out", out});
-  }
-  return out;
-}
-std::string folder() { return exported("folder", "{base}"); }
-std::string shards() { return exported("shards", "{base} --max-shard-size 20000"); }
+// What export makes: a base, a base in shards, a Focus.
+std::string base_folder() { return made_once("folder", "export {base}"); }
+std::string shards() { return made_once("shards", "export {base} --max-shard-size 20000"); }
 std::string first_shard() {
   return read_json(shards() + "/model.safetensors.index.json").at("weight_map").front();
 }
-std::string focus_folder() { return exported("focus", "{adapter}"); }
+std::string focus_folder() { return made_once("focus", "export {adapter}"); }
 std::string peft_folder() {
   static const std::string out = [] {
     const fs::path run = fs::path(cli().lora()).parent_path();
@@ -64,7 +146,7 @@ std::vector<Place> all_places() {
       {on_base + "data.train={train} base={} out={}"},
       {on_base + "data.train={train} method=scratch tokenizer={} out={}", "tokenizer.json"},
       {"import {} --out {}"},
-      {"import " + folder() + " --tokenizer {} --out {}", "tokenizer.json"},
+      {"import " + base_folder() + " --tokenizer {} --out {}", "tokenizer.json"},
       {"export {} --out {}"},
       {"export {base} --adapter {} --out {}"},
       {"fit {} --out {} --text {valid}"},
@@ -96,7 +178,7 @@ std::vector<Place> all_places() {
                     attach = "eval {base} --adapter {} --text {valid}";
   for (const std::string file : {"config.json", "model.safetensors", "tokenizer.json"})
     for (const std::string& command : {import_it, eval_it})
-      places.push_back({command, file, folder});
+      places.push_back({command, file, base_folder});
   for (const std::string& file : {std::string("model.safetensors.index.json"), first_shard()})
     places.push_back({import_it, file, shards});
   for (const std::string file : {"focus_config.json", "focus_model.safetensors"})
@@ -126,16 +208,12 @@ std::string put(const Thing& thing, const Place& place) {
   return path.string();
 }
 
-/// With no more address space than what the program needs, its texts and what a bomb may take.
-ProcessResult run_bounded(const Words& command) {
-  return cli().start_by(in_address_space(3'000'000), command, {})->wait(kSoon);
-}
-
 void expect_refused_soon(const Place& place, const Thing& thing) {
   const std::string path = put(thing, place), out = cli().fresh("out.h5");
   const Words command =
       words(place.command, place.around ? fs::path(path).parent_path().string() : path, out);
-  const ProcessResult result = run_bounded(command);
+  // With no more address space than what the program needs, its texts and what a bomb may take.
+  const ProcessResult result = run_by(in_address_space(3'000'000), command, {}, kSoon);
   SCOPED_TRACE(fmt::format("{}, {}: {}; status {}; {}", place.command, place.file, thing.name,
                            result.status, result.err));
   ASSERT_FALSE(result.timed_out);
@@ -247,17 +325,13 @@ TEST(Hostile, PipesIntoWhichSomebodyWritesAreRead) {
   const std::string pipe = cli().fresh("pipe"), out = cli().fresh("answers.jsonl");
   mkfifo(pipe.c_str(), 0600);
   // The writer comes late, and pauses.
-  const ProcessResult result =
-      cli()
-          .start_by(
-              {"/bin/sh", "-c",
-               R"((sleep 0.2; echo '{"type": "loglikelihood", "context": "a", "continuation": "b"}'; sleep 0.2;)"
-               R"( echo '{"type": "loglikelihood", "context": "a", "continuation": "c"}') > )" +
-                   pipe + R"( & exec "$@")",
-               "sh"},
-              words("score {base} --requests {} --out {}", pipe, out), {})
-          ->wait(kRunSeconds);
-  EXPECT_EQ(result.status, 0) << result.err;
+  must_run_by(
+      {"/bin/sh", "-c",
+       R"((sleep 0.2; echo '{"type": "loglikelihood", "context": "a", "continuation": "b"}'; sleep 0.2;)"
+       R"( echo '{"type": "loglikelihood", "context": "a", "continuation": "c"}') > )" +
+           pipe + R"( & exec "$@")",
+       "sh"},
+      words("score {base} --requests {} --out {}", pipe, out));
   EXPECT_EQ(lines_of(read_text(out)).size(), 2u);
 }
 

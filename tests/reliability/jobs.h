@@ -1,9 +1,6 @@
 #pragma once
 
-#include <functional>
-#include <limits>
-
-#include "tests/support/cli.h"
+#include "tests/reliability/campaign.h"
 
 // The commands that write files, small, and what they must have left in the end whatever befell
 // them.
@@ -29,11 +26,6 @@ inline Words train(const std::string& out) {
 
 /// A LoRA of a GGUF file on prompts with completions, packed.
 inline Words instruct(const std::string& out) {
-  static const std::string base = [] {
-    const std::string path = cli().fresh("base.gguf");
-    cli().must_run(words("export {base} --gguf {}", path));
-    return path;
-  }();
   static const std::string examples = [] {
     const std::string path = cli().fresh("examples.jsonl");
     std::string lines;
@@ -46,7 +38,7 @@ inline Words instruct(const std::string& out) {
   return cli().config(
       words("method=lora base={} tokenizer=bytes data.train={} data.packing=documents steps=4 "
             "checkpoint_every=2 eval_every=2 out={}",
-            base, examples, out));
+            made_once("base.gguf", "export {base}", "--gguf"), examples, out));
 }
 
 inline Words compare(const std::string& out) {
@@ -64,26 +56,8 @@ eval: {valid: [{valid}], context: 64, stride: 32, max_tokens: 128, attentions: [
   return {"compare", config, "out=" + out};
 }
 
-inline const std::string& folder() {
-  static const std::string out = [] {
-    const std::string path = cli().fresh("folder");
-    cli().must_run(words("export {base} --out {}", path));
-    return path;
-  }();
-  return out;
-}
-
 inline Words report(const std::string& out) {
-  static const std::string run = [] {
-    std::string made = cli().fresh("reported");
-    cli().must_run(train(made));
-    return made;
-  }();
-  return {"report", "--run", run, "--out", out};
-}
-
-inline void expect_same_comparison(const std::string& out, const std::string& whole) {
-  EXPECT_EQ(rows_without_rates(out), rows_without_rates(whole));
+  return {"report", "--run", fs::path(cli().adapter()).parent_path().string(), "--out", out};
 }
 
 inline std::vector<Job> jobs() {
@@ -92,6 +66,9 @@ inline std::vector<Job> jobs() {
   };
   const auto same_file = [](const std::string& out, const std::string& whole) {
     EXPECT_EQ(read_text(out), read_text(whole));
+  };
+  const auto same_comparison = [](const std::string& out, const std::string& whole) {
+    EXPECT_EQ(rows_without_rates(out), rows_without_rates(whole));
   };
   // One output that is there as a whole or not at all; --overwrite is what a user types then.
   const auto whole = [](const std::string& name, const Job::Command& command, auto expect_same,
@@ -130,12 +107,13 @@ inline std::vector<Job> jobs() {
       {.name = "compare",
        .command = compare,
        .again = compare,
-       .expect_same = expect_same_comparison,
+       .expect_same = same_comparison,
        .few = 2,
        .many = 150},
       whole("export", made("export {base} --adapter {adapter} --out {}"), same_folder, "", 6),
       whole("gguf", made("export {base} --gguf {}"), same_file, ".gguf"),
-      whole("import", made("import " + folder() + " --out {}"), expect_same_store, ".h5", 6),
+      whole("import", made("import " + made_once("folder", "export {base}") + " --out {}"),
+            expect_same_store, ".h5", 6),
       whole("fit",
             made("fit {base} --text {train} --num-groups 4 --local-window 8 --block 8 --out {} "
                  "--tokens 512"),
@@ -146,6 +124,12 @@ inline std::vector<Job> jobs() {
       in_parts("tokenizer", "tokenizer train --text {train} --out {} --vocab-size 300"),
       whole("report", report, same_file, ".html"),
       whole("corpus", made("corpus --kind recall --documents 50 --out {}"), same_file, ".txt")};
+}
+
+/// No file below a folder has the name of one that is being written.
+inline void expect_no_half_files(const std::string& folder) {
+  for (const auto& [name, checksum] : snapshot(folder))
+    EXPECT_FALSE(contains(name, ".focus-tmp-")) << name;
 }
 
 /// A test of a job that something befalls.
@@ -163,6 +147,16 @@ class Disturbed : public testing::TestWithParam<Job> {
 
   /// `out` must hold what an undisturbed command leaves.
   static void expect_whole(const std::string& out) { GetParam().expect_same(out, whole()); }
+  /// That and nothing else.
+  static void expect_only_whole(const std::string& out) {
+    expect_whole(out);
+    expect_no_half_files(out);
+    const fs::path target = out;
+    for (const auto& entry : fs::directory_iterator(target.parent_path()))
+      EXPECT_FALSE(entry.path().filename().string().starts_with("." + target.filename().string() +
+                                                                ".focus-tmp-"))
+          << entry.path();
+  }
 
   /// What lies below a folder under its final name must be whole.
   static void expect_what_is_there_verifies(const std::string& out) {
@@ -174,16 +168,6 @@ class Disturbed : public testing::TestWithParam<Job> {
       const ProcessResult info = cli().run({"info", file});
       EXPECT_EQ(info.status, 0) << file << ": " << info.err;
     }
-  }
-
-  static void expect_nothing_left_over(const std::string& out) {
-    for (const auto& [name, checksum] : snapshot(out))
-      EXPECT_FALSE(contains(name, ".focus-tmp-")) << name;
-    const fs::path target = out;
-    for (const auto& entry : fs::directory_iterator(target.parent_path()))
-      EXPECT_FALSE(entry.path().filename().string().starts_with("." + target.filename().string() +
-                                                                ".focus-tmp-"))
-          << entry.path();
   }
 };
 

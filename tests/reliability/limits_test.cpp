@@ -1,10 +1,6 @@
 #include <unistd.h>
 
-#include <functional>
-
-#include "tests/reliability/campaign.h"
 #include "tests/reliability/jobs.h"
-#include "tests/support/cli.h"
 
 // Too little memory, too few descriptors, odd paths, no home, another one at the same place: a
 // command works, or ends with one line that says why; never by a signal.
@@ -12,7 +8,7 @@ namespace focus {
 namespace {
 
 ProcessResult run_limited(const std::string& limit, const Words& command) {
-  return cli().start_by(limited(limit), command, {})->wait(kRunSeconds);
+  return run_by(limited(limit), command);
 }
 
 /// A model for which the program needs about 350 MB of address space, 70 of them for its libraries.
@@ -258,12 +254,8 @@ TEST(Limits, PathsWithSpacesLineBreaksAndOtherLetters) {
 }
 
 TEST(Limits, WithoutAHome) {
-  const std::string out = cli().fresh("homeless");
-  const ProcessResult result = cli()
-                                   .start_by({"/usr/bin/env", "-u", "HOME", "-u", "XDG_CACHE_HOME"},
-                                             cli().retrofit({"out=" + out}), {})
-                                   ->wait(kRunSeconds);
-  EXPECT_EQ(result.status, 0) << result.err;
+  must_run_by({"/usr/bin/env", "-u", "HOME", "-u", "XDG_CACHE_HOME"},
+              cli().retrofit({"out=" + cli().fresh("homeless")}));
 }
 
 TEST(TwoAtOnce, InOneFolderOneTrainsAndTheOtherNamesIt) {

@@ -1,10 +1,7 @@
-#include <algorithm>
 #include <fstream>
 #include <set>
 
-#include "autograd/base/random.h"
 #include "tests/reliability/campaign.h"
-#include "tests/support/cli.h"
 
 // A long run takes no more memory and holds no more files open at its end than at its beginning,
 // keeps the requested number of checkpoints, and gives the same bits however often it is stopped

@@ -3,10 +3,8 @@
 #include <optional>
 #include <set>
 
-#include "autograd/base/random.h"
 #include "data/tensors/checkpoint_folder.h"
 #include "tests/reliability/campaign.h"
-#include "tests/support/cli.h"
 
 // What a run does to its files is written down, and every state is rebuilt that a power cut may
 // leave on the disk: bytes that were not synced are there, or not, or in part, and names that were
@@ -64,7 +62,7 @@ class Disk {
   enum class Fate { kept, lost, torn };
   void rebuild(const fs::path& where, std::size_t names,
                const std::function<Fate()>& survives) const {
-    std::map<std::string, std::shared_ptr<Node>> there = synced_;
+    Names there = synced_;
     for (std::size_t i = 0; i < names; ++i) change(there, names_[i]);
     fs::remove_all(where);
     fs::create_directories(where);
@@ -178,13 +176,10 @@ TEST(Power, TheLastCompleteCheckpointIsFoundInEveryState) {
   const std::string parent = cli().fresh("traced"), out = parent + "/run",
                     log = cli().fresh("trace");
   fs::create_directory(parent);
-  const ProcessResult result = cli()
-                                   .start_by({}, power_run(out),
-                                             {{"LD_PRELOAD", FOCUS_TRACE_LIBRARY},
-                                              {"FOCUS_TRACE_UNDER", parent},
-                                              {"FOCUS_TRACE_LOG", log}})
-                                   ->wait(kRunSeconds);
-  ASSERT_EQ(result.status, 0) << result.err;
+  must_run_by({}, power_run(out),
+              {{"LD_PRELOAD", FOCUS_TRACE_LIBRARY},
+               {"FOCUS_TRACE_UNDER", parent},
+               {"FOCUS_TRACE_LOG", log}});
   const std::vector<std::string> trace = lines_of(read_text(log));
 
   Rng rng(3);
@@ -206,8 +201,7 @@ TEST(Power, TheLastCompleteCheckpointIsFoundInEveryState) {
     if (!resume) return;
     ++resumed;
     // The same text is trained on from another place: the run's folder only.
-    const ProcessResult again = cli().run(power_run(run, {"--resume"}));
-    ASSERT_EQ(again.status, 0) << again.err;
+    cli().must_run(power_run(run, {"--resume"}));
     expect_same_run(run, out);
   };
   const std::set<int> chosen = [&] {

@@ -5,8 +5,6 @@
 #include <chrono>
 #include <thread>
 
-#include "autograd/base/random.h"
-#include "tests/reliability/campaign.h"
 #include "tests/reliability/jobs.h"
 #include "tests/support/launcher.h"
 
@@ -39,10 +37,6 @@ bool may_mount() {
 
 class Surroundings : public Disturbed {
  protected:
-  static ProcessResult run_by(const Words& launcher, const Words& command) {
-    return cli().start_by(launcher, command, {})->wait(kRunSeconds);
-  }
-
   /// One line, which names `path`.
   static void expect_one_line(const ProcessResult& result, const std::string& path) {
     EXPECT_EQ(result.status, 1) << result.err;
@@ -78,10 +72,8 @@ exec 8<&- 9<&-
 export TMPDIR=/tmp
 head -c 100000 /dev/zero >/tmp/filler 2>/dev/null && exit 3)",
                                              folder, FOCUS_BINARY_DIR));
-  const ProcessResult result = run_by(full, job.command(out));
-  ASSERT_EQ(result.status, 0) << result.err;
-  expect_whole(out);
-  expect_nothing_left_over(out);
+  must_run_by(full, job.command(out));
+  expect_only_whole(out);
 }
 
 TEST_P(Surroundings, MayWriteADecimalComma) {
@@ -98,8 +90,7 @@ TEST_P(Surroundings, MayWriteADecimalComma) {
             "2,5");
   const Job& job = GetParam();
   const std::string out = cli().fresh("german" + job.ending);
-  const ProcessResult result = run_by(german, job.command(out));
-  ASSERT_EQ(result.status, 0) << result.err;
+  must_run_by(german, job.command(out));
   expect_whole(out);
 }
 
@@ -110,10 +101,7 @@ TEST(Cache, OfTokensThatMayNotBeWrittenIsNamed) {
   SKIP_WITHOUT_MOUNTS();
   const std::string cache = cli().fresh("read_only"), out = cli().fresh("out");
   const ProcessResult result =
-      cli()
-          .start_by(with_read_only(cache), train(out) + Words{"data.cache_dir=" + cache + "/new"},
-                    {})
-          ->wait(kRunSeconds);
+      run_by(with_read_only(cache), train(out) + Words{"data.cache_dir=" + cache + "/new"});
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_TRUE(contains(lines_of(result.err).back(), cache + "/new")) << result.err;
 }
@@ -121,13 +109,11 @@ TEST(Cache, OfTokensThatMayNotBeWrittenIsNamed) {
 // What the machine and its other processes do to a run without meaning it: a clock that jumps,
 // neighbours that take the processors, one of several processes that is killed.
 
-ProcessResult run_by(const Words& command, int at, long by) {
-  return cli()
-      .start_by({}, command,
-                {{"LD_PRELOAD", FOCUS_CLOCK_LIBRARY},
-                 {"FOCUS_CLOCK_AT", std::to_string(at)},
-                 {"FOCUS_CLOCK_BY", std::to_string(by)}})
-      ->wait(kRunSeconds);
+void must_run_and_jump(const Words& command, int at, long by) {
+  must_run_by({}, command,
+              {{"LD_PRELOAD", FOCUS_CLOCK_LIBRARY},
+               {"FOCUS_CLOCK_AT", std::to_string(at)},
+               {"FOCUS_CLOCK_BY", std::to_string(by)}});
 }
 
 constexpr long kHour = 3600, kYear = 365 * 24 * kHour;
@@ -142,13 +128,10 @@ TEST_P(Clock, MayJump) {
     for (const int at : looks) {
       SCOPED_TRACE(fmt::format("{}: by {} s at look {}", job.name, by, at));
       const std::string out = cli().fresh("jumped" + job.ending);
-      const ProcessResult result = run_by(job.command(out), at, by);
-      ASSERT_EQ(result.status, 0) << result.err;
-      expect_whole(out);
-      expect_nothing_left_over(out);
+      must_run_and_jump(job.command(out), at, by);
+      expect_only_whole(out);
       // What is there is of another time now.
-      const ProcessResult again = run_by(job.again(out), at, -by);
-      ASSERT_EQ(again.status, 0) << again.err;
+      must_run_and_jump(job.again(out), at, -by);
       expect_whole(out);
       fs::remove_all(out);
     }
@@ -163,8 +146,7 @@ TEST(ClockOfRuns, MayJumpBetweenTheCheckpointAndItsResumption) {
   for (const long by : {-kHour, kYear}) {
     const std::string out = cli().fresh("jumped");
     cli().must_run(train(out) + "--stop-at 2");
-    const ProcessResult rest = run_by(train(out) + "--resume", 1, by);
-    ASSERT_EQ(rest.status, 0) << rest.err;
+    must_run_and_jump(train(out) + "--resume", 1, by);
     expect_same_run(out, alone);
   }
 }
@@ -180,8 +162,7 @@ TEST(Neighbours, ChangeNoBit) {
   std::vector<std::unique_ptr<Process>> neighbours;
   for (unsigned i = 0; i < processors; ++i)
     neighbours.push_back(std::make_unique<Process>(
-        Words{"/usr/bin/nice", "-n", "5", "/bin/sh", "-c", "while :; do :; done"},
-        std::vector<std::pair<std::string, std::string>>{}));
+        Words{"/usr/bin/nice", "-n", "5", "/bin/sh", "-c", "while :; do :; done"}, Environment{}));
   for (int i = 0; i < (campaign().whole() ? 20 : 1); ++i) {
     const std::string out = cli().fresh("crowded");
     cli().must_run(command(out));
@@ -214,8 +195,7 @@ void expect_kills_lose_nothing(const Words& command, const std::string& whole, d
     must_run_together(fs::exists(fs::path(out) / "checkpoints/latest") ? 2 : kRanks,
                       into(out) + Words{"--resume"});
     expect_same_run(out, whole);
-    for (const auto& [name, checksum] : snapshot(out))
-      EXPECT_FALSE(contains(name, ".focus-tmp-")) << name;
+    expect_no_half_files(out);
     if (testing::Test::HasFailure()) return;
     fs::remove_all(out);
   }
