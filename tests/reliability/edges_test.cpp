@@ -28,8 +28,6 @@ const std::vector<std::string>& edge_values() {
   return values;
 }
 
-std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
-
 /// What refused a value, or nothing where none did. An exception of another type ends the test.
 template <class F>
 std::optional<std::string> refusal_of(F&& f) {
@@ -48,7 +46,7 @@ std::optional<std::string> refusal_of(F&& f) {
 void expect_names(const std::string& message, const std::string& key) {
   EXPECT_EQ(lines_of(message).size(), 1u) << message;
   EXPECT_LT(message.size(), 2000u);
-  EXPECT_TRUE(contains(message, last_part(key))) << message.substr(0, 500);
+  EXPECT_TRUE(contains(message, key.substr(key.rfind('.') + 1))) << message.substr(0, 500);
 }
 
 std::string as_yaml(const std::string& key, const std::string& value) {

@@ -110,12 +110,13 @@ int open_at(int folder, const char* path, int flags, mode_t mode) {
   return descriptor;
 }
 
-/// A read or write of `size` bytes by `call(bytes)`.
-template <class Result>
-Result move_bytes(Call kind, int descriptor, size_t size, auto&& call) {
-  if (!known(descriptor) || size == 0 || !strikes(kind)) return call(size);
-  if (setting().error != 0) return -1;
-  return call(size > 1 ? size / 2 : size);
+/// A read or write of `size` bytes, or parts, by the C library's `real`.
+ssize_t move_bytes(Call kind, auto* real, int descriptor, auto* bytes, auto size, auto... offset) {
+  if (known(descriptor) && size != 0 && strikes(kind)) {
+    if (setting().error != 0) return -1;
+    if (size > 1) size /= 2;
+  }
+  return real(descriptor, bytes, size, offset...);
 }
 
 }  // namespace
@@ -156,29 +157,23 @@ int mkdir(const char* path, mode_t mode) {
 }
 ssize_t read(int descriptor, void* to, size_t size) {
   static auto* const real = next<ssize_t(int, void*, size_t)>("read");
-  return move_bytes<ssize_t>(Call::read, descriptor, size,
-                             [&](size_t n) { return real(descriptor, to, n); });
+  return move_bytes(Call::read, real, descriptor, to, size);
 }
 ssize_t pread(int descriptor, void* to, size_t size, off_t offset) {
   static auto* const real = next<ssize_t(int, void*, size_t, off_t)>("pread");
-  return move_bytes<ssize_t>(Call::read, descriptor, size,
-                             [&](size_t n) { return real(descriptor, to, n, offset); });
+  return move_bytes(Call::read, real, descriptor, to, size, offset);
 }
 ssize_t write(int descriptor, const void* from, size_t size) {
   static auto* const real = next<ssize_t(int, const void*, size_t)>("write");
-  return move_bytes<ssize_t>(Call::write, descriptor, size,
-                             [&](size_t n) { return real(descriptor, from, n); });
+  return move_bytes(Call::write, real, descriptor, from, size);
 }
 ssize_t pwrite(int descriptor, const void* from, size_t size, off_t offset) {
   static auto* const real = next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
-  return move_bytes<ssize_t>(Call::write, descriptor, size,
-                             [&](size_t n) { return real(descriptor, from, n, offset); });
+  return move_bytes(Call::write, real, descriptor, from, size, offset);
 }
 ssize_t writev(int descriptor, const struct iovec* parts, int count) {
   static auto* const real = next<ssize_t(int, const struct iovec*, int)>("writev");
-  return move_bytes<ssize_t>(Call::write, descriptor, static_cast<size_t>(count), [&](size_t n) {
-    return real(descriptor, parts, static_cast<int>(n));
-  });
+  return move_bytes(Call::write, real, descriptor, parts, count);
 }
 int fsync(int descriptor) {
   static auto* const real = next<int(int)>("fsync");

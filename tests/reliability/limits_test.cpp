@@ -19,6 +19,15 @@ Words large(const std::string& out) {
             out));
 }
 
+Words eval_large(const std::string&) {
+  static const std::string run = [] {
+    std::string out = cli().fresh("large");
+    cli().must_run(large(out));
+    return out;
+  }();
+  return words("eval {}/model.h5 --text {valid}", run);
+}
+
 /// The last line must say what is wrong, and there must be one.
 void expect_worked_or_said_why(const ProcessResult& result, const std::string& command) {
   ASSERT_FALSE(result.timed_out);
@@ -41,7 +50,7 @@ struct Limit {
 
 /// At points between too little and enough, where one of them must be and the other too.
 void expect_limits_kept(const Limit& limit, int least, int most, const std::string& command,
-                        const std::function<Words(const std::string& out)>& words) {
+                        const Job::Command& words) {
   int worked = 0, refused = 0;
   const int points = campaign().whole() ? 20 : 3;
   for (int i = 0; i <= points; ++i) {
@@ -71,13 +80,8 @@ TEST(Limits, OfMemory) {
   if (kSanitized) GTEST_SKIP() << "no limit can be kept with sanitizers";
   expect_limits_kept(ulimit_of("v"), 60, 500, "train", large);
   expect_limits_kept(ulimit_of("d"), 2, 400, "train", large);
-  const std::string out = cli().fresh("large");
-  cli().must_run(large(out));
-  const auto eval = [&](const std::string&) {
-    return words("eval {}/model.h5 --text {valid}", out);
-  };
-  expect_limits_kept(ulimit_of("v"), 60, 300, "eval", eval);
-  expect_limits_kept(ulimit_of("d"), 2, 100, "eval", eval);
+  expect_limits_kept(ulimit_of("v"), 60, 300, "eval", eval_large);
+  expect_limits_kept(ulimit_of("d"), 2, 100, "eval", eval_large);
 }
 
 /// One command under limits of memory, in kilobytes.
@@ -168,16 +172,15 @@ TEST(Limits, OfMemoryWhereACommandJustWorks) {
                  limits.changes());
     }
   };
-  search(
-      "large",
-      [](const std::string& out) {
-        return large(out) + Words{"steps=2", "checkpoint_every=1"};
-      },
-      400'000);
+  const auto twice = [](const std::string& out) {
+    return large(out) + "steps=2 checkpoint_every=1";
+  };
+  search("large", twice, 400'000);
   if (!campaign().whole()) return;
-  for (const Job& job : jobs())
-    search(
-        job.name, [&](const std::string& out) { return job.command(out + job.ending); }, 300'000);
+  for (const Job& job : jobs()) {
+    const auto command = [&](const std::string& out) { return job.command(out + job.ending); };
+    search(job.name, command, 300'000);
+  }
 }
 
 /// A control group of the kernel's for memory; not there where nobody may make one.
@@ -186,7 +189,7 @@ class MemoryGroup {
   MemoryGroup() {
     const std::string name = fmt::format("focus-test-{}", getpid());
     for (const auto& [root, limit] : {std::pair{"/sys/fs/cgroup/memory/", "memory.limit_in_bytes"},
-                                      std::pair{"/sys/fs/cgroup/", "memory.max"}}) {
+                                      {"/sys/fs/cgroup/", "memory.max"}}) {
       std::error_code none;
       fs::create_directory(root + name, none);
       folder_ = root + name;
@@ -220,11 +223,7 @@ TEST(Limits, OfMemoryInAControlGroup) {
   const MemoryGroup group;
   if (!group.exists()) GTEST_SKIP() << "nobody here may make a control group for memory";
   expect_limits_kept(group.limit(), 4, 300, "train", large);
-  const std::string out = cli().fresh("large");
-  cli().must_run(large(out));
-  expect_limits_kept(group.limit(), 4, 120, "eval", [&](const std::string&) {
-    return words("eval {}/model.h5 --text {valid}", out);
-  });
+  expect_limits_kept(group.limit(), 4, 120, "eval", eval_large);
 }
 
 TEST(Limits, OfDescriptors) {
@@ -260,11 +259,10 @@ TEST(Limits, WithoutAHome) {
 
 TEST(TwoAtOnce, InOneFolderOneTrainsAndTheOtherNamesIt) {
   const std::string out = cli().fresh("both"), alone = cli().fresh("alone");
-  const auto command = [](const std::string& to) {
-    return cli().retrofit({"out=" + to, "steps=60"});
-  };
-  cli().must_run(command(alone));
-  const auto first = cli().start(command(out)), second = cli().start(command(out));
+  const Words command = cli().retrofit({"steps=60"});
+  cli().must_run(command + Words{"out=" + alone});
+  const auto first = cli().start(command + Words{"out=" + out}),
+             second = cli().start(command + Words{"out=" + out});
   const ProcessResult a = first->wait(kRunSeconds), b = second->wait(kRunSeconds);
   EXPECT_EQ((a.status == 0) + (b.status == 0), 1) << a.err << b.err;
   const std::string& said = a.status == 0 ? b.err : a.err;
@@ -273,8 +271,7 @@ TEST(TwoAtOnce, InOneFolderOneTrainsAndTheOtherNamesIt) {
 }
 
 TEST(TwoAtOnce, ImportsWithOneNameLeaveOneWholeStore) {
-  const std::string folder = cli().fresh("folder"), out = cli().fresh("both.h5");
-  cli().must_run({"export", cli().base(), "--out", folder});
+  const std::string folder = made_once("folder", "export {base}"), out = cli().fresh("both.h5");
   for (int i = 0; i < (campaign().whole() ? 50 : 3); ++i) {
     const Words command = {"import", folder, "--out", out, "--overwrite"};
     const auto first = cli().start(command), second = cli().start(command);

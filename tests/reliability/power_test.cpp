@@ -204,10 +204,8 @@ TEST(Power, TheLastCompleteCheckpointIsFoundInEveryState) {
     cli().must_run(power_run(run, {"--resume"}));
     expect_same_run(run, out);
   };
-  const std::set<int> chosen = [&] {
-    const auto some = campaign().some_of(static_cast<int>(trace.size()), "power", 25);
-    return std::set<int>(some.begin(), some.end());
-  }();
+  const auto some = campaign().some_of(static_cast<int>(trace.size()), "power", 25);
+  const std::set<int> chosen(some.begin(), some.end());
   Disk disk(parent);
   int complete = 0, pending = 0;
   for (std::size_t line = 0; line < trace.size(); ++line) {
@@ -221,12 +219,10 @@ TEST(Power, TheLastCompleteCheckpointIsFoundInEveryState) {
     std::set<std::size_t> upto = {0, names};
     if (names > 1) upto.insert(1 + rng.below(names - 1));
     for (const std::size_t count : upto)
-      for (const int fate : {0, 1, 2, 3}) {
+      for (const int fate : {0, 1, 2, 3}) {  // all kept, all lost, and twice by chance
         disk.rebuild(crashed, count, [&] {
-          if (fate == 0) return Disk::Fate::kept;
-          if (fate == 1) return Disk::Fate::lost;
-          const std::uint64_t dice = rng.below(3);
-          return dice == 0 ? Disk::Fate::kept : dice == 1 ? Disk::Fate::lost : Disk::Fate::torn;
+          if (fate < 2) return static_cast<Disk::Fate>(fate);
+          return static_cast<Disk::Fate>(rng.below(3));
         });
         check_state(complete, fate == 2 && ++uncertain % (campaign().whole() ? 4 : 12) == 0);
         if (HasFailure()) return;

@@ -72,8 +72,9 @@ void say_write(long id, long offset, const char* bytes, size_t size) {
   }
   put("\n", 1);
 }
-/// Where a write would go.
+/// Where a write would go; for files of ours.
 long place_of(int descriptor) {
+  if (number_of(descriptor) == 0) return 0;
   if ((fcntl(descriptor, F_GETFL) & O_APPEND) == 0) return lseek(descriptor, 0, SEEK_CUR);
   struct stat status;
   return fstat(descriptor, &status) == 0 ? status.st_size : 0;
@@ -94,14 +95,15 @@ int open_path(const char* path, int flags, mode_t mode) {
   return descriptor;
 }
 
-template <class Result>
-Result said(Result result, const char* format, const char* path) {
-  if (result == 0 && below(path)) {
-    char line[4096];
-    const int size = snprintf(line, sizeof(line), format, path);
-    put(line, static_cast<size_t>(size));
-  }
-  return result;
+int said(long result, const char* what, const char* path) {
+  if (result == 0 && below(path)) say("%s %s\n", what, path);
+  return static_cast<int>(result);
+}
+ssize_t said_write(ssize_t done, int descriptor, long place, const void* from) {
+  if (done > 0 && number_of(descriptor) > 0)
+    say_write(number_of(descriptor), place, static_cast<const char*>(from),
+              static_cast<size_t>(done));
+  return done;
 }
 
 }  // namespace
@@ -129,20 +131,13 @@ int close(int descriptor) {
 }
 ssize_t pwrite(int descriptor, const void* from, size_t size, off_t offset) {
   const std::lock_guard lock(guard());
-  const ssize_t done = syscall(SYS_pwrite64, descriptor, from, size, offset);
-  if (done > 0 && number_of(descriptor) > 0)
-    say_write(number_of(descriptor), offset, static_cast<const char*>(from),
-              static_cast<size_t>(done));
-  return done;
+  return said_write(syscall(SYS_pwrite64, descriptor, from, size, offset), descriptor, offset,
+                    from);
 }
 ssize_t write(int descriptor, const void* from, size_t size) {
   const std::lock_guard lock(guard());
-  const long place = number_of(descriptor) > 0 ? place_of(descriptor) : 0;
-  const ssize_t done = syscall(SYS_write, descriptor, from, size);
-  if (done > 0 && number_of(descriptor) > 0)
-    say_write(number_of(descriptor), place, static_cast<const char*>(from),
-              static_cast<size_t>(done));
-  return done;
+  const long place = place_of(descriptor);
+  return said_write(syscall(SYS_write, descriptor, from, size), descriptor, place, from);
 }
 ssize_t writev(int descriptor, const struct iovec* parts, int count) {
   ssize_t all = 0;
@@ -174,16 +169,16 @@ int rename(const char* from, const char* to) {
 }
 int unlink(const char* path) {
   const std::lock_guard lock(guard());
-  return said(static_cast<int>(syscall(SYS_unlink, path)), "unlink %s\n", path);
+  return said(syscall(SYS_unlink, path), "unlink", path);
 }
 int remove(const char* path) {
   static auto* const real = next<int(const char*)>("remove");
   const std::lock_guard lock(guard());
-  return said(real(path), "unlink %s\n", path);
+  return said(real(path), "unlink", path);
 }
 int mkdir(const char* path, mode_t mode) {
   const std::lock_guard lock(guard());
-  return said(static_cast<int>(syscall(SYS_mkdir, path, mode)), "mkdir %s\n", path);
+  return said(syscall(SYS_mkdir, path, mode), "mkdir", path);
 }
 // With large files these are the same.
 int open64(const char*, int, ...) __attribute__((alias("open")));
