@@ -206,8 +206,9 @@ void add_groups(HtmlReport& page, const GroupsReport& report, const GroupingDeta
     categories.header.emplace_back(name);
   for (const GroupingDetails::Group& group : d.groups) {
     const std::string number = fmt::format("{}", tokens.rows.size());
-    const std::string mostly = fmt::format("{} {}", name_of(group.category),
-                                           percent_text(group.categories[group.category]));
+    const std::string mostly =
+        fmt::format("{} {}", name_of(group.category),
+                    percent_text(group.categories[static_cast<std::size_t>(group.category)]));
     tokens.rows.push_back({number, percent_text(share_of(group, report)),
                            number_text(group.confidence, 3), group.size > 0 ? mostly : "empty",
                            list_of(group.by_confidence), list_of(group.by_lift)});

@@ -123,7 +123,9 @@ constexpr auto enum_names(TokenCategory) {
       "auxiliary", "preposition", "connective",  "capitalised", "word",       "continuation"};
 }
 constexpr Index kNumCategories = enum_names(TokenCategory{}).size();
-inline std::string_view name_of(TokenCategory c) { return enum_names(c)[c]; }
+inline std::string_view name_of(TokenCategory c) {
+  return enum_names(c)[static_cast<std::size_t>(c)];
+}
 
 /// Category of a token between its neighbours' texts; each is well-formed UTF-8 with leading blank,
 /// empty where there is no neighbour. A function word is one only where the next token does not

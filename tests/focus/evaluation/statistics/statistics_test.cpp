@@ -69,7 +69,7 @@ TEST(GroupStatistics, Purity) {
   EXPECT_EQ(details.groups[0].category, C::punctuation);
   EXPECT_EQ(details.groups[1].category, C::determiner);
   const auto share = [&](std::size_t group, C category) {
-    return details.groups[group].categories[category];
+    return details.groups[group].categories[static_cast<std::size_t>(category)];
   };
   EXPECT_NEAR(share(0, C::punctuation), 3.0 / 5, 1e-12);
   EXPECT_NEAR(share(1, C::connective), 1.0 / 3, 1e-12);
