@@ -19,15 +19,8 @@ Norm make_norm(const ModelConfig& c, Index width) {
 }
 
 Norm make_qk_norm(const ModelConfig& c, Index heads) {
-  switch (c.qk_norm) {
-    case QkNorm::per_head:
-      return make_norm(c, c.head_dim);
-    case QkNorm::full_width:
-      return make_norm(c, heads * c.head_dim);
-    case QkNorm::none:
-      break;
-  }
-  return {};
+  if (c.qk_norm == QkNorm::none) return {};
+  return make_norm(c, c.qk_norm == QkNorm::per_head ? c.head_dim : heads * c.head_dim);
 }
 
 Block make_block(const ModelConfig& c) {
@@ -54,6 +47,40 @@ Block make_block(const ModelConfig& c) {
 /// norm.
 Variable in_heads(const Variable& x, const Norm& norm, QkNorm kind, const Shape& shape) {
   return kind == QkNorm::full_width ? reshape(norm(x), shape) : norm(reshape(x, shape));
+}
+
+/// Positions up to the last of these.
+Index end_of(std::span<const std::int32_t> positions) {
+  return 1 + *std::ranges::max_element(positions);
+}
+
+/// Each id's position in its row, or in its document of the one row.
+std::vector<std::int32_t> positions_of(Index ids, Index batch, Index first_position,
+                                       const std::vector<Index>* documents) {
+  std::vector<std::int32_t> positions(ids);
+  const Index seq_len = ids / batch;
+  std::size_t document = 0;
+  for (Index t = 0; t < ids; ++t) {
+    Index position = first_position + t % seq_len;
+    if (documents != nullptr) {
+      while (t >= (*documents)[document + 1]) ++document;
+      position = t - (*documents)[document];
+    }
+    positions[t] = static_cast<std::int32_t>(position);
+  }
+  return positions;
+}
+
+/// The table's rows of these positions.
+RotaryTable rows_of(const RotaryTable& table, std::span<const std::int32_t> positions) {
+  const Index half = table.cos.dim(1), count = static_cast<Index>(positions.size());
+  RotaryTable rows{Tensor({count, half}), Tensor({count, half})};
+  for (Index t = 0; t < count; ++t) {
+    const Index from = positions[t] * half;
+    std::copy_n(table.cos.data() + from, half, rows.cos.data() + t * half);
+    std::copy_n(table.sin.data() + from, half, rows.sin.data() + t * half);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -160,15 +187,6 @@ RotaryTable RotaryCache::covering(Index positions, const RopeConfig& config, Ind
   return table_;
 }
 
-namespace {
-
-/// Positions up to the last of these.
-Index end_of(std::span<const std::int32_t> positions) {
-  return 1 + *std::ranges::max_element(positions);
-}
-
-}  // namespace
-
 Variable Decoder::embedded(std::span<const std::int32_t> ids, Index batch,
                            std::span<const std::int32_t> positions) const {
   const Index seq_len = static_cast<Index>(ids.size()) / batch;
@@ -184,39 +202,6 @@ Variable Decoder::embedded(std::span<const std::int32_t> ids, Index batch,
         config_.max_position_embeddings);
   return add(x, embedding(embed_positions_.weight, positions, {batch, seq_len}));
 }
-
-namespace {
-
-/// Each id's position in its row, or in its document of the one row.
-std::vector<std::int32_t> positions_of(Index ids, Index batch, Index first_position,
-                                       const std::vector<Index>* documents) {
-  std::vector<std::int32_t> positions(ids);
-  const Index seq_len = ids / batch;
-  std::size_t document = 0;
-  for (Index t = 0; t < ids; ++t) {
-    Index position = first_position + t % seq_len;
-    if (documents != nullptr) {
-      while (t >= (*documents)[document + 1]) ++document;
-      position = t - (*documents)[document];
-    }
-    positions[t] = static_cast<std::int32_t>(position);
-  }
-  return positions;
-}
-
-/// The table's rows of these positions.
-RotaryTable rows_of(const RotaryTable& table, std::span<const std::int32_t> positions) {
-  const Index half = table.cos.dim(1), count = static_cast<Index>(positions.size());
-  RotaryTable rows{Tensor({count, half}), Tensor({count, half})};
-  for (Index t = 0; t < count; ++t) {
-    const Index from = positions[t] * half;
-    std::copy_n(table.cos.data() + from, half, rows.cos.data() + t * half);
-    std::copy_n(table.sin.data() + from, half, rows.sin.data() + t * half);
-  }
-  return rows;
-}
-
-}  // namespace
 
 Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
                                 Index first_position, const ForwardContext& context) const {
@@ -280,23 +265,9 @@ Variable Decoder::layer(std::size_t i, const Variable& in, const Pass& pass) con
   return add(x, residual(block.mlp_out_norm, fed, 2 + 3 * i, pass.context));
 }
 
-Variable Decoder::logits(const Variable& hidden) const {
-  return soft_cap(linear(hidden, head_weight(), {}), final_softcap());
-}
-
 Variable Decoder::loss(std::span<const std::int32_t> ids, Index batch,
                        const ForwardContext& context) const {
   return cross_entropy(hidden_states(ids, batch, 0, context), shifted_targets(ids, batch));
-}
-
-Variable Decoder::cross_entropy(const Variable& hidden,
-                                std::span<const std::int32_t> targets) const {
-  return linear_cross_entropy(hidden, head_weight(), targets, final_softcap());
-}
-
-std::vector<double> Decoder::cross_entropy_rows(const Tensor& hidden,
-                                                std::span<const std::int32_t> targets) const {
-  return linear_cross_entropy_rows(hidden, head_weight(), targets, final_softcap());
 }
 
 AttachedMechanism::AttachedMechanism(Decoder& decoder, const AttentionMechanism& mechanism)

@@ -156,17 +156,23 @@ class Decoder {
   Variable hidden_states(std::span<const std::int32_t> ids, Index batch, Index first_position = 0,
                          const ForwardContext& context = {}) const;
   /// [..., hidden_size] -> [..., vocab_size]
-  Variable logits(const Variable& hidden) const;
+  Variable logits(const Variable& hidden) const {
+    return soft_cap(linear(hidden, head_weight(), {}), final_softcap());
+  }
   /// Mean cross-entropy of each token but the first of its sequence, in nats: [1]. What
   /// transformers returns for labels = input_ids.
   Variable loss(std::span<const std::int32_t> ids, Index batch,
                 const ForwardContext& context = {}) const;
   /// The same of rows that hidden_states() has computed, one target per row; those below 0 do not
   /// count. hidden [..., hidden_size] -> [1]
-  Variable cross_entropy(const Variable& hidden, std::span<const std::int32_t> targets) const;
+  Variable cross_entropy(const Variable& hidden, std::span<const std::int32_t> targets) const {
+    return linear_cross_entropy(hidden, head_weight(), targets, final_softcap());
+  }
   /// The loss of each row, without a graph; 0 where the target is below 0.
   std::vector<double> cross_entropy_rows(const Tensor& hidden,
-                                         std::span<const std::int32_t> targets) const;
+                                         std::span<const std::int32_t> targets) const {
+    return linear_cross_entropy_rows(hidden, head_weight(), targets, final_softcap());
+  }
   /// KL(reference || hidden) of each row's predictions, without a graph; both [rows, hidden_size].
   std::vector<double> kl_divergence_rows(const Tensor& hidden, const Tensor& reference) const {
     return linear_kl_divergence_rows(hidden, reference, head_weight(), final_softcap());

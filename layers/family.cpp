@@ -151,24 +151,6 @@ void read_gguf_windows(const GgufSettings& s, Index window, Index period, ModelC
   if (c.widest_window() == 0) c.sliding_windows.clear();
 }
 
-/// The base frequency of layers with a sliding window, `theta` where the file says none: they have
-/// rotary embeddings without scaling.
-void read_gguf_local_rope(const GgufSettings& s, double theta, ModelConfig& c) {
-  const RopeConfig local{.theta = s.number("rope.freq_base_swa", theta),
-                         .partial_rotary_factor = c.rope.partial_rotary_factor};
-  c.local_rope.reset();
-  if (local != c.rope) c.local_rope = local;
-}
-
-/// sliding_windows as attention.sliding_window and its pattern, a flag for each layer.
-void write_gguf_upper_windows(const ModelConfig& c, GgufSettingsWriter& s) {
-  if (c.widest_window() == 0) return;
-  s.integer("attention.sliding_window", c.widest_window());
-  std::vector<bool> local;
-  for (Index i = 0; i < c.num_hidden_layers; ++i) local.push_back(c.sliding_window(i) > 0);
-  s.flags("attention.sliding_window_pattern", local);
-}
-
 /// attention.sliding_window, and its pattern where it is not the `period` that readers assume.
 /// Refuses local and global layers that follow no period.
 void write_gguf_periodic(const ModelConfig& c, Index period, GgufSettingsWriter& s) {
@@ -232,7 +214,12 @@ void Family::read_gguf(const GgufSettings& s, ModelConfig& c) const {
          s.key(kPattern));
   if (windows.layers != Layers::none && windows.layers != Layers::unrotated)
     read_gguf_windows(s, gguf.window, windows.period, c);
-  if (rope.by_layer) read_gguf_local_rope(s, local_rope_of(c).theta, c);
+  if (!rope.by_layer) return;
+  // Layers with a sliding window have rotary embeddings without scaling.
+  const RopeConfig local{.theta = s.number("rope.freq_base_swa", local_rope_of(c).theta),
+                         .partial_rotary_factor = c.rope.partial_rotary_factor};
+  c.local_rope.reset();
+  if (local != c.rope) c.local_rope = local;
 }
 
 void Family::write_gguf(const ModelConfig& c, GgufSettingsWriter& s) const {
@@ -244,10 +231,14 @@ void Family::write_gguf(const ModelConfig& c, GgufSettingsWriter& s) const {
   if (windows.layers == Layers::periodic && window == 0)
     s.fail_unsupported("none of its layers has a sliding window");
   if (windows.layers == Layers::all && window > 0) s.integer("attention.sliding_window", window);
-  if (windows.layers == Layers::upper || gguf.window_flags)
-    write_gguf_upper_windows(c, s);
-  else if (windows.layers == Layers::periodic)
+  if ((windows.layers == Layers::upper || gguf.window_flags) && window > 0) {
+    s.integer("attention.sliding_window", window);
+    std::vector<bool> local;  // of each layer
+    for (Index i = 0; i < c.num_hidden_layers; ++i) local.push_back(c.sliding_window(i) > 0);
+    s.flags("attention.sliding_window_pattern", local);
+  } else if (windows.layers == Layers::periodic) {
     write_gguf_periodic(c, windows.period, s);
+  }
   if (!rope.by_layer) return;
   const RopeConfig& local = local_rope_of(c);
   const bool scaled = local.scaling != RopeConfig::Scaling::none;

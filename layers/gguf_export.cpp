@@ -25,12 +25,6 @@ RopeConfig without_scaling(RopeConfig rope) {
   return rope;
 }
 
-void write_sizes(const ModelConfig& c, GgufSettingsWriter& s) {
-  for (const GgufSize& size : kGgufSizes) s.integer(size.theirs, c.*size.size);
-  s.integer("attention.value_length", c.head_dim);
-  s.number(gguf_epsilon_key(c), c.norm_eps);
-}
-
 /// The factors by which llama3's scaling divides each frequency.
 std::vector<Real> llama3_factors(const ModelConfig& c) {
   std::vector<Real> factors;
@@ -41,38 +35,35 @@ std::vector<Real> llama3_factors(const ModelConfig& c) {
   return factors;
 }
 
-void write_yarn(const RopeConfig& rope, GgufSettingsWriter& s) {
-  if (!rope.truncate) s.fail_unsupported("its yarn does not truncate");
-  s.text("rope.scaling.type", "yarn");
-  s.number("rope.scaling.factor", rope.factor);
-  s.integer("rope.scaling.original_context_length", rope.original_max_position_embeddings);
-  s.number("rope.scaling.yarn_beta_fast", rope.beta_fast);
-  s.number("rope.scaling.yarn_beta_slow", rope.beta_slow);
-  const double usual = yarn_attention_factor(rope.factor);
-  if (rope.attention_factor != usual)
-    s.number("rope.scaling.attn_factor", rope.attention_factor / usual);
-}
-
 void write_rope(const ModelConfig& c, const GgufForm& form, GgufSettingsWriter& s) {
   using enum RopeConfig::Scaling;
   if (c.learned_positions) return;
+  const RopeConfig& rope = c.rope;
   s.integer("rope.dimension_count", c.rotary_dim());
-  s.number("rope.freq_base", c.rope.theta);
-  if (c.rope.scaling == dynamic) s.fail_unsupported("its rope_type is dynamic");
-  if (c.rope.scaling == linear) {
+  s.number("rope.freq_base", rope.theta);
+  if (rope.scaling == dynamic) s.fail_unsupported("its rope_type is dynamic");
+  if (rope.scaling == linear) {
     s.text("rope.scaling.type", "linear");
-    s.number("rope.scaling.factor", c.rope.factor);
-  } else if (c.rope.scaling == yarn) {
-    write_yarn(c.rope, s);
-  } else if (c.rope.scaling == llama3) {
+    s.number("rope.scaling.factor", rope.factor);
+  } else if (rope.scaling == yarn) {
+    if (!rope.truncate) s.fail_unsupported("its yarn does not truncate");
+    s.text("rope.scaling.type", "yarn");
+    s.number("rope.scaling.factor", rope.factor);
+    s.integer("rope.scaling.original_context_length", rope.original_max_position_embeddings);
+    s.number("rope.scaling.yarn_beta_fast", rope.beta_fast);
+    s.number("rope.scaling.yarn_beta_slow", rope.beta_slow);
+    const double usual = yarn_attention_factor(rope.factor);
+    if (rope.attention_factor != usual)
+      s.number("rope.scaling.attn_factor", rope.attention_factor / usual);
+  } else if (rope.scaling == llama3) {
     if (!form.rope_factors) s.fail_unsupported("its rope_type is llama3");
     const std::vector<Real> numbers = llama3_factors(c);
-    if (!llama3_rope(without_scaling(c.rope), {numbers.begin(), numbers.end()}))
+    if (!llama3_rope(without_scaling(rope), {numbers.begin(), numbers.end()}))
       s.fail_unsupported("its llama3 rope_parameters differ from those of all known models");
-  } else if (c.rope.scaling == longrope) {
+  } else if (rope.scaling == longrope) {
     if (!form.longrope) s.fail_unsupported("its rope_type is longrope");
-    s.integer("rope.scaling.original_context_length", c.rope.original_max_position_embeddings);
-    s.number("rope.scaling.attn_factor", c.rope.attention_factor);
+    s.integer("rope.scaling.original_context_length", rope.original_max_position_embeddings);
+    s.number("rope.scaling.attn_factor", rope.attention_factor);
     s.notice(
         "llama.cpp selects longrope factors by the context that it is started with, this program "
         "by the length of the text");
@@ -127,7 +118,9 @@ std::vector<std::string> add_gguf_settings(const ModelConfig& config, const std:
   GgufSettingsWriter s(keys, form.architecture, where);
   keys.text("general.architecture", form.architecture);
   check_form(config, family, s);
-  write_sizes(config, s);
+  for (const GgufSize& size : kGgufSizes) s.integer(size.theirs, config.*size.size);
+  s.integer("attention.value_length", config.head_dim);
+  s.number(gguf_epsilon_key(config), config.norm_eps);
   write_rope(config, form, s);
   family.write_gguf(config, s);
   const Index window = config.widest_window();

@@ -56,6 +56,12 @@ void validate_rope(const ModelConfig& c, const std::string& where,
   }
 }
 
+/// The first of several names of one activation is written.
+constexpr std::pair<const char*, Activation> kActivations[] = {
+    {"gelu", Activation::gelu},           {"gelu_new", Activation::gelu_tanh},
+    {"gelu_fast", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh},
+    {"silu", Activation::silu},           {"swish", Activation::silu}};
+
 }  // namespace
 
 void ModelConfig::validate(const std::string& where, const KeyName& key) const {
@@ -114,25 +120,6 @@ double ModelConfig::attention_scale() const {
   return 1 / std::sqrt(query_pre_attn_scalar > 0 ? query_pre_attn_scalar
                                                  : static_cast<double>(head_dim));
 }
-
-Index ModelConfig::rotary_dim() const {
-  if (learned_positions) return 0;
-  return static_cast<Index>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
-}
-
-Index ModelConfig::widest_window() const {
-  return sliding_windows.empty() ? 0 : std::ranges::max(sliding_windows);
-}
-
-namespace {
-
-/// The first of several names of one activation is written.
-constexpr std::pair<const char*, Activation> kActivations[] = {
-    {"gelu", Activation::gelu},           {"gelu_new", Activation::gelu_tanh},
-    {"gelu_fast", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh},
-    {"silu", Activation::silu},           {"swish", Activation::silu}};
-
-}  // namespace
 
 Activation activation_named(const std::string& name, const std::string& where) {
   std::vector<const char*> names;

@@ -41,7 +41,10 @@ struct RopeConfig {
     return scaling == Scaling::dynamic || scaling == Scaling::longrope;
   }
   /// Passes of two lengths that give the same number have the same frequencies.
-  Index length_class(Index seq_len) const;
+  Index length_class(Index seq_len) const {
+    if (!depends_on_length() || seq_len <= original_max_position_embeddings) return 0;
+    return scaling == Scaling::dynamic ? seq_len : 1;
+  }
 
   bool operator==(const RopeConfig&) const = default;
 };
@@ -113,9 +116,14 @@ struct ModelConfig {
   /// What scores are multiplied by.
   double attention_scale() const;
   /// The width of the layers that have one; 0: none has.
-  Index widest_window() const;
+  Index widest_window() const {
+    return sliding_windows.empty() ? 0 : std::ranges::max(sliding_windows);
+  }
   /// Numbers of a head that are rotated; 0 with learned positions.
-  Index rotary_dim() const;
+  Index rotary_dim() const {
+    if (learned_positions) return 0;
+    return static_cast<Index>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
+  }
 
   bool operator==(const ModelConfig&) const = default;
 

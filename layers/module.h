@@ -1,26 +1,13 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "autograd/weight.h"
 
 // A module is a struct with one list of its members: visit(f) calls f("name", member) for each
 // parameter or sub-module. Saving, loading, freezing, counting and optimising all walk it.
 namespace focus {
-
-namespace detail {
-template <class T>
-struct IsVector : std::false_type {};
-template <class T>
-struct IsVector<std::vector<T>> : std::true_type {};
-template <class T>
-struct IsOptional : std::false_type {};
-template <class T>
-struct IsOptional<std::optional<T>> : std::true_type {};
-}  // namespace detail
 
 /// Calls f("layers.3.self_attn.q_proj.weight", parameter) for every parameter that is present. An f
 /// that takes Variables alone is for models without frozen matrices: at the first of them
@@ -36,10 +23,10 @@ void for_each_parameter(Module& module, F&& f, const std::string& path = "") {
       f(path, module);
     else
       f(path, module.variable(path));
-  } else if constexpr (detail::IsVector<Module>::value) {
+  } else if constexpr (requires { module.begin(); }) {
     for (std::size_t i = 0; i < module.size(); ++i)
       for_each_parameter(module[i], f, path + "." + std::to_string(i));
-  } else if constexpr (detail::IsOptional<Module>::value) {
+  } else if constexpr (requires { module.has_value(); }) {
     if (module) for_each_parameter(*module, f, path);
   } else {
     module.visit([&](const char* name, auto& member) {

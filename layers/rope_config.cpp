@@ -42,46 +42,6 @@ double llama3_share(const RopeConfig& rope, double plain) {
                     0.0, 1.0);
 }
 
-}  // namespace
-
-Index RopeConfig::length_class(Index seq_len) const {
-  if (!depends_on_length() || seq_len <= original_max_position_embeddings) return 0;
-  return scaling == Scaling::dynamic ? seq_len : 1;
-}
-
-double RopeConfig::frequency(Index i, Index rotary_dim, Index seq_len) const {
-  const auto dims = static_cast<double>(rotary_dim), power = -2.0 * static_cast<double>(i) / dims;
-  const double plain = std::pow(theta, power);
-  const Index length = length_class(seq_len);
-  switch (scaling) {
-    case Scaling::none:
-      break;
-    case Scaling::linear:
-      return plain / factor;
-    case Scaling::dynamic: {
-      if (length == 0) break;
-      // The base grows with the length (transformers' "dynamic", NTK-aware scaling).
-      const double longer = factor * static_cast<double>(length) /
-                                static_cast<double>(original_max_position_embeddings) -
-                            (factor - 1);
-      return std::pow(theta * std::pow(longer, dims / (dims - 2)), power);
-    }
-    case Scaling::yarn: {
-      const double stretched = yarn_ramp(*this, i, rotary_dim);
-      return plain * (stretched / factor + 1 - stretched);
-    }
-    case Scaling::llama3: {
-      const double kept = llama3_share(*this, plain);
-      return plain * ((1 - kept) / factor + kept);
-    }
-    case Scaling::longrope:
-      return plain / (length == 0 ? short_factor : long_factor).at(static_cast<std::size_t>(i));
-  }
-  return plain;
-}
-
-namespace {
-
 bool says_something(const JsonFields& json, const char* key) {
   return json.has(key) && (!json.is_structured(key) || !json.object(key).keys().empty());
 }
@@ -203,6 +163,37 @@ RopeConfig read_rope(const JsonFields& json, const RopeForm& form, const ModelCo
 }
 
 }  // namespace
+
+double RopeConfig::frequency(Index i, Index rotary_dim, Index seq_len) const {
+  const auto dims = static_cast<double>(rotary_dim), power = -2.0 * static_cast<double>(i) / dims;
+  const double plain = std::pow(theta, power);
+  const Index length = length_class(seq_len);
+  switch (scaling) {
+    case Scaling::none:
+      break;
+    case Scaling::linear:
+      return plain / factor;
+    case Scaling::dynamic: {
+      if (length == 0) break;
+      // The base grows with the length (transformers' "dynamic", NTK-aware scaling).
+      const double longer = factor * static_cast<double>(length) /
+                                static_cast<double>(original_max_position_embeddings) -
+                            (factor - 1);
+      return std::pow(theta * std::pow(longer, dims / (dims - 2)), power);
+    }
+    case Scaling::yarn: {
+      const double stretched = yarn_ramp(*this, i, rotary_dim);
+      return plain * (stretched / factor + 1 - stretched);
+    }
+    case Scaling::llama3: {
+      const double kept = llama3_share(*this, plain);
+      return plain * ((1 - kept) / factor + kept);
+    }
+    case Scaling::longrope:
+      return plain / (length == 0 ? short_factor : long_factor).at(static_cast<std::size_t>(i));
+  }
+  return plain;
+}
 
 void read_ropes(const JsonFields& json, const RopeForm& form, ModelConfig& config) {
   if (!form.by_layer) {

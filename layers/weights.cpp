@@ -93,56 +93,6 @@ void for_each_run(const TensorRule& rule, const ModelConfig& config, const Shape
     f(row * width, (row * rule.parts + rule.part * run) * width, run * width);
 }
 
-}  // namespace
-
-Tensor rows_of_part(const TensorRule& rule, const ModelConfig& config, const Tensor& whole) {
-  if (rule.parts == 1) return whole;
-  Tensor part(whole.shape().with(0, rows_of(rule, config, whole.dim(0) / rule.parts).own));
-  for_each_run(rule, config, part.shape(), [&](Index ours, Index at, Index size) {
-    std::copy_n(whole.data() + at, size, part.data() + ours);
-  });
-  return part;
-}
-
-void set_part_rows(const TensorRule& rule, const ModelConfig& config, const Tensor& part,
-                   Tensor& whole) {
-  for_each_run(rule, config, part.shape(), [&](Index ours, Index at, Index size) {
-    std::copy_n(part.data() + ours, size, whole.data() + at);
-  });
-}
-
-Index PublishedLinear::out() const {
-  Index rows = 0;
-  for (const Part& part : parts) rows += part.linear->weight.dim(0);
-  return rows;
-}
-
-std::vector<PublishedLinear> published_linears(Decoder& decoder) {
-  const Family& family = find_family(decoder.config().model_type, "model");
-  std::vector<PublishedLinear> linears;
-  for (std::size_t i = 0; i < decoder.layers().size(); ++i) {
-    Attention& attention = decoder.layers()[i].self_attn;
-    Mlp& mlp = decoder.layers()[i].mlp;
-    const std::string layer = "layers." + std::to_string(i) + ".";
-    const std::pair<const char*, Linear*> ours[] = {
-        {"self_attn.q_proj", &attention.q_proj}, {"self_attn.k_proj", &attention.k_proj},
-        {"self_attn.v_proj", &attention.v_proj}, {"self_attn.o_proj", &attention.o_proj},
-        {"mlp.gate_proj", &mlp.gate_proj},       {"mlp.up_proj", &mlp.up_proj},
-        {"mlp.down_proj", &mlp.down_proj}};
-    for (const auto& [name, linear] : ours) {
-      if (!linear->weight.defined()) continue;
-      const auto [rule, tensor] = name_of(family, layer + name + ".weight");
-      const std::string module = tensor.substr(0, tensor.rfind('.'));
-      if (linears.empty() || linears.back().name != module)
-        linears.push_back({.name = module, .transposed = rule->transposed, .parts = {}});
-      linears.back().parts.push_back({linear, rule, layer + name + ".weight"});
-    }
-  }
-  return linears;
-}
-
-namespace {
-
 void check_shape(const TensorSource& source, const TensorInfo& info, const Shape& wanted) {
   if (!std::ranges::equal(info.shape, wanted.dims()))
     fail("{}: tensor {} has shape [{}], but the config requires {}", source.describe(), info.name,
@@ -171,14 +121,11 @@ MatrixView view_of(const TensorRule& rule, const ModelConfig& config, const Shap
   return from_number(view, first_row * (view.transposed ? 1 : view.pitch));
 }
 
-struct Found {
-  const TensorRule* rule;
-  const TensorInfo* info;
-};
-
 /// The tensor that a parameter is or is a part of, under the names that the source has.
-Found find_stored(const TensorSource& source, const Family& family, const ModelConfig& config,
-                  const std::string& ours) {
+std::pair<const TensorRule*, const TensorInfo*> find_stored(const TensorSource& source,
+                                                            const Family& family,
+                                                            const ModelConfig& config,
+                                                            const std::string& ours) {
   const bool gguf = source.naming() == TensorNaming::gguf;
   const auto names = gguf ? gguf_names_of(family, ours) : names_of(family.rules, ours);
   for (const auto& [rule, name] : names) {
@@ -250,7 +197,110 @@ void detach(Real added, std::span<Real> numbers) {
   for (Real& number : numbers) number -= added;
 }
 
+/// A tensor of either kind as its bytes.
+struct Bytes {
+  Dtype dtype;
+  Shape shape;
+  std::span<std::byte> bytes;
+};
+Bytes bytes_in(Tensor& x) { return {kRealDtype, x.shape(), std::as_writable_bytes(x.span())}; }
+Bytes bytes_in(PackedTensor& x) { return {x.dtype, x.shape, x.bytes}; }
+Tensor of_shape(const Tensor&, const Shape& shape) { return Tensor(shape); }
+PackedTensor of_shape(const PackedTensor& like, const Shape& shape) {
+  return {like.dtype, shape, std::vector<std::byte>(bytes_of(like.dtype, shape.size()))};
+}
+
+void bring_to_one_format(std::span<Tensor>) {}
+void bring_to_one_format(std::span<PackedTensor> parts) {
+  if (std::ranges::all_of(parts, [&](const PackedTensor& p) { return p.dtype == parts[0].dtype; }))
+    return;
+  for (PackedTensor& part : parts) {
+    const Tensor numbers = to_tensor(part.bytes, part.dtype, part.shape);
+    part.dtype = Dtype::f32;
+    pack(numbers.span(), part.dtype, part.bytes);
+  }
+}
+
+/// The tensor whose parts those are, in their order.
+template <class Stored>
+Stored joined(TensorRule rule, const ModelConfig& config, std::vector<Stored> parts) {
+  bring_to_one_format(parts);
+  const auto [dtype, shape, first] = bytes_in(parts[0]);
+  Stored whole = of_shape(parts[0], shape.with(0, rows_of(rule, config, shape[0]).all));
+  std::byte* const to = bytes_in(whole).bytes.data();
+  rule.part = 0;
+  for (Stored& part : parts) {
+    const Bytes from = bytes_in(part);
+    for_each_run(rule, config, from.shape, [&, format = dtype](Index ours, Index at, Index size) {
+      std::memcpy(to + bytes_of(format, at), from.bytes.data() + bytes_of(format, ours),
+                  bytes_of(format, size));
+    });
+    ++rule.part;
+  }
+  return whole;
+}
+
+template <class Stored>
+void transpose_if_stored_so(const TensorRule& rule, Stored& x) {
+  const Bytes from = bytes_in(x);
+  if (!is_transposed(rule, from.shape, from.dtype)) return;
+  const Index rows = from.shape[0], cols = from.shape[1];
+  const std::size_t number = bytes_of(from.dtype, 1);
+  Stored turned = of_shape(x, {cols, rows});
+  std::byte* to = bytes_in(turned).bytes.data();
+  for (Index j = 0; j < cols; ++j)
+    for (Index i = 0; i < rows; ++i, to += number)
+      std::memcpy(to, from.bytes.data() + static_cast<std::size_t>(i * cols + j) * number, number);
+  x = std::move(turned);
+}
+
 }  // namespace
+
+Tensor rows_of_part(const TensorRule& rule, const ModelConfig& config, const Tensor& whole) {
+  if (rule.parts == 1) return whole;
+  Tensor part(whole.shape().with(0, rows_of(rule, config, whole.dim(0) / rule.parts).own));
+  for_each_run(rule, config, part.shape(), [&](Index ours, Index at, Index size) {
+    std::copy_n(whole.data() + at, size, part.data() + ours);
+  });
+  return part;
+}
+
+void set_part_rows(const TensorRule& rule, const ModelConfig& config, const Tensor& part,
+                   Tensor& whole) {
+  for_each_run(rule, config, part.shape(), [&](Index ours, Index at, Index size) {
+    std::copy_n(part.data() + ours, size, whole.data() + at);
+  });
+}
+
+Index PublishedLinear::out() const {
+  Index rows = 0;
+  for (const Part& part : parts) rows += part.linear->weight.dim(0);
+  return rows;
+}
+
+std::vector<PublishedLinear> published_linears(Decoder& decoder) {
+  const Family& family = find_family(decoder.config().model_type, "model");
+  std::vector<PublishedLinear> linears;
+  for (std::size_t i = 0; i < decoder.layers().size(); ++i) {
+    Attention& attention = decoder.layers()[i].self_attn;
+    Mlp& mlp = decoder.layers()[i].mlp;
+    const std::string layer = "layers." + std::to_string(i) + ".";
+    const std::pair<const char*, Linear*> ours[] = {
+        {"self_attn.q_proj", &attention.q_proj}, {"self_attn.k_proj", &attention.k_proj},
+        {"self_attn.v_proj", &attention.v_proj}, {"self_attn.o_proj", &attention.o_proj},
+        {"mlp.gate_proj", &mlp.gate_proj},       {"mlp.up_proj", &mlp.up_proj},
+        {"mlp.down_proj", &mlp.down_proj}};
+    for (const auto& [name, linear] : ours) {
+      if (!linear->weight.defined()) continue;
+      const auto [rule, tensor] = name_of(family, layer + name + ".weight");
+      const std::string module = tensor.substr(0, tensor.rfind('.'));
+      if (linears.empty() || linears.back().name != module)
+        linears.push_back({.name = module, .transposed = rule->transposed, .parts = {}});
+      linears.back().parts.push_back({linear, rule, layer + name + ".weight"});
+    }
+  }
+  return linears;
+}
 
 std::vector<StoredName> names_in_gguf(const ModelConfig& config, const std::string& ours) {
   return gguf_names_of(find_family(config.model_type, "model"), ours);
@@ -375,67 +425,6 @@ Tensor to_gguf_order(const ModelConfig& config, const std::string& ours, const T
   }
   return stored;
 }
-
-namespace {
-
-/// A tensor of either kind as its bytes.
-struct Bytes {
-  Dtype dtype;
-  Shape shape;
-  std::span<std::byte> bytes;
-};
-Bytes bytes_in(Tensor& x) { return {kRealDtype, x.shape(), std::as_writable_bytes(x.span())}; }
-Bytes bytes_in(PackedTensor& x) { return {x.dtype, x.shape, x.bytes}; }
-Tensor of_shape(const Tensor&, const Shape& shape) { return Tensor(shape); }
-PackedTensor of_shape(const PackedTensor& like, const Shape& shape) {
-  return {like.dtype, shape, std::vector<std::byte>(bytes_of(like.dtype, shape.size()))};
-}
-
-void bring_to_one_format(std::span<Tensor>) {}
-void bring_to_one_format(std::span<PackedTensor> parts) {
-  if (std::ranges::all_of(parts, [&](const PackedTensor& p) { return p.dtype == parts[0].dtype; }))
-    return;
-  for (PackedTensor& part : parts) {
-    const Tensor numbers = to_tensor(part.bytes, part.dtype, part.shape);
-    part.dtype = Dtype::f32;
-    pack(numbers.span(), part.dtype, part.bytes);
-  }
-}
-
-/// The tensor whose parts those are, in their order.
-template <class Stored>
-Stored joined(TensorRule rule, const ModelConfig& config, std::vector<Stored> parts) {
-  bring_to_one_format(parts);
-  const auto [dtype, shape, first] = bytes_in(parts[0]);
-  Stored whole = of_shape(parts[0], shape.with(0, rows_of(rule, config, shape[0]).all));
-  std::byte* const to = bytes_in(whole).bytes.data();
-  rule.part = 0;
-  for (Stored& part : parts) {
-    const Bytes from = bytes_in(part);
-    for_each_run(rule, config, from.shape, [&, format = dtype](Index ours, Index at, Index size) {
-      std::memcpy(to + bytes_of(format, at), from.bytes.data() + bytes_of(format, ours),
-                  bytes_of(format, size));
-    });
-    ++rule.part;
-  }
-  return whole;
-}
-
-template <class Stored>
-void transpose_if_stored_so(const TensorRule& rule, Stored& x) {
-  const Bytes from = bytes_in(x);
-  if (!is_transposed(rule, from.shape, from.dtype)) return;
-  const Index rows = from.shape[0], cols = from.shape[1];
-  const std::size_t number = bytes_of(from.dtype, 1);
-  Stored turned = of_shape(x, {cols, rows});
-  std::byte* to = bytes_in(turned).bytes.data();
-  for (Index j = 0; j < cols; ++j)
-    for (Index i = 0; i < rows; ++i, to += number)
-      std::memcpy(to, from.bytes.data() + static_cast<std::size_t>(i * cols + j) * number, number);
-  x = std::move(turned);
-}
-
-}  // namespace
 
 template <class Stored>
 Publisher<Stored>::Publisher(const ModelConfig& config, Function f, TensorNaming naming)

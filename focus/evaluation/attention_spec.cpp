@@ -10,14 +10,14 @@
 #include "data/settings/config.h"
 
 namespace focus {
-namespace {
-
-std::vector<std::string> split(const std::string& word, char separator) {
+std::vector<std::string> split_word(const std::string& word, char separator) {
   std::vector<std::string> parts;
   std::istringstream stream(word + separator);
   for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
   return parts;
 }
+
+namespace {
 
 /// Takes KEY=0+3 out of a word's parts, where it is one of them: the numbers.
 std::vector<Index> take_numbers(std::vector<std::string>& parts, const std::string& key,
@@ -27,7 +27,7 @@ std::vector<Index> take_numbers(std::vector<std::string>& parts, const std::stri
                                  [&](const std::string& part) { return part.starts_with(begin); });
   if (said == parts.end()) return {};
   std::vector<Index> numbers;
-  for (const std::string& number : split(said->substr(begin.size()), '+')) {
+  for (const std::string& number : split_word(said->substr(begin.size()), '+')) {
     constexpr std::size_t kMostDigits = 18;
     if (number.empty() || number.size() > kMostDigits ||
         number.find_first_not_of("0123456789") != std::string::npos)
@@ -183,7 +183,7 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
 }  // namespace
 
 AttentionSpec parse_attention(const std::string& word, const std::string& where) {
-  std::vector<std::string> parts = split(word, ':');
+  std::vector<std::string> parts = split_word(word, ':');
   const std::string here = fmt::format("{} {}", where, shown(word));
   AttentionSpec spec{.kind = kind_named(parts[0]), .layers = take_numbers(parts, "layers", here)};
   std::ranges::sort(spec.layers);
@@ -205,7 +205,6 @@ std::vector<AttentionSpec> resolve_words(const std::vector<std::string>& words,
                                          const LoadedModel& model, DefaultBalance balance,
                                          const std::string& where) {
   std::vector<AttentionSpec> specs;
-  specs.reserve(words.size());
   for (const std::string& word : words) specs.push_back(parse_attention(word, where));
   if (specs.empty()) {
     specs.push_back({.kind = AttentionKind::dense});
@@ -298,11 +297,6 @@ std::string ActiveAttention::name() const {
   return fmt::format("{} in layer {}", everywhere, fmt::join(mode_.layers, "+"));
 }
 
-bool ActiveAttention::causal() const {
-  if (mechanism_ != nullptr) return mechanism_->causal();
-  return focus_ == nullptr || mode_.balance != Balance::sequence;
-}
-
 AttentionLabel ActiveAttention::label() const {
   AttentionLabel label{.name = name(),
                        .kind = mechanism_ ? AttentionKind::baseline : mode_.kind,
@@ -314,10 +308,6 @@ AttentionLabel ActiveAttention::label() const {
     label.routing = focus_->grouping_kind().is_routed ? value_text(mode_.balance.value())
                                                       : std::string(focus_->grouping().kind());
   return label;
-}
-
-void ActiveAttention::start_counting() {
-  if (counted_ != nullptr) counted_->start_counting();
 }
 
 AttentionCounts ActiveAttention::stop_counting() {

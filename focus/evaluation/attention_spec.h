@@ -29,6 +29,9 @@
 // Behind any of them layers=0+3 means these layers alone; the others are dense then.
 namespace focus {
 
+/// "a", "b" and "" of "a:b:".
+std::vector<std::string> split_word(const std::string& word, char separator);
+
 /// Throws std::runtime_error, one line that starts with `where`.
 AttentionSpec parse_attention(const std::string& word, const std::string& where = "attention");
 
@@ -97,11 +100,15 @@ class ActiveAttention {
   FocusModel* focus() const { return focus_; }
   /// The mechanism of the table that attends; null for dense and for Focus.
   Mechanism* mechanism() const { return mechanism_; }
-  bool causal() const;
+  bool causal() const {
+    return mechanism_ ? mechanism_->causal() : !focus_ || mode_.balance != Balance::sequence;
+  }
   AttentionLabel label() const;
   std::string title() const { return label().title(); }
 
-  void start_counting();
+  void start_counting() {
+    if (counted_ != nullptr) counted_->start_counting();
+  }
   AttentionCounts stop_counting();
 
  private:

@@ -16,25 +16,6 @@ Checksum start_fingerprint(const ModelConfig& config) {
   return checksum;
 }
 
-/// Where fingerprints of folders are noted. The twin with double numbers notes none.
-std::filesystem::path note_folder() {
-  return kRealDtype == Dtype::f32 ? cache_folder() : std::filesystem::path();
-}
-
-/// Another version of this program may read the same config.json as other settings.
-std::string note_head(const ModelFiles& files) {
-  return start_fingerprint(files.config).hex() + ": ";
-}
-
-/// What is known without reading the weights.
-std::optional<std::string> known_fingerprint(const ModelFiles& files) {
-  if (!files.stored_fingerprint.empty()) return files.stored_fingerprint;
-  const std::string head = note_head(files);
-  const auto note = recall_note(note_folder(), files.identity);
-  if (!note || !note->starts_with(head)) return std::nullopt;
-  return note->substr(head.size());
-}
-
 }  // namespace
 
 ModelReading::ModelReading(const ModelConfig& config) : checksum_(start_fingerprint(config)) {}
@@ -80,13 +61,19 @@ ReadModel stream_model(const ModelFiles& files, Dtype dtype, const PublishedFunc
 }
 
 std::string fingerprint_of(const ModelFiles& files) {
-  if (const auto known = known_fingerprint(files)) return *known;
+  if (!files.stored_fingerprint.empty()) return files.stored_fingerprint;
+  // The twin with double numbers notes none.
+  const std::filesystem::path notes =
+      kRealDtype == Dtype::f32 ? cache_folder() : std::filesystem::path();
+  // Another version of this program may read the same config.json as other settings.
+  const std::string head = start_fingerprint(files.config).hex() + ": ";
+  const auto note = recall_note(notes, files.identity);
+  if (note && note->starts_with(head)) return note->substr(head.size());
   const std::string fingerprint = read_model(files).fingerprint;
   // A file that was replaced meanwhile has another one.
   std::vector<FileIdentity> now;
   for (const FileIdentity& file : files.identity) now.push_back(identity_of(file.path));
-  if (now == files.identity)
-    keep_note(note_folder(), files.identity, note_head(files) + fingerprint);
+  if (now == files.identity) keep_note(notes, files.identity, head + fingerprint);
   return fingerprint;
 }
 

@@ -42,33 +42,30 @@ const GgufSource* as_gguf(const ModelFiles& files) {
   return dynamic_cast<const GgufSource*>(files.weights.get());
 }
 
+/// Copies keys with that beginning that are not there yet.
+void copy_keys(const GgufMetadata& from, const std::string& beginning, GgufKeys& keys) {
+  for (const std::string& key : from.keys())
+    if (key.starts_with(beginning) && key != "general.alignment" && !keys.has(key))
+      keys.copy(from, key);
+}
+
 /// The general keys; those of a GGUF base are copied.
 void add_general(const ModelFiles& files, Dtype dtype, GgufKeys& keys) {
   keys.text("general.type", "model");
   keys.u32("general.file_type", file_type_of(dtype));
   keys.u32("general.quantization_version", 2);
-  if (const GgufSource* source = as_gguf(files))
-    for (const std::string& key : source->metadata().keys())
-      if (key.starts_with("general.") && key != "general.alignment" && !keys.has(key))
-        keys.copy(source->metadata(), key);
+  if (const GgufSource* source = as_gguf(files)) copy_keys(source->metadata(), "general.", keys);
   if (!keys.has("general.name")) keys.text("general.name", fs::path(files.where).stem().string());
-}
-
-void copy_tokenizer(const GgufMetadata& from, GgufKeys& keys) {
-  for (const std::string& key : from.keys())
-    if (key.starts_with("tokenizer.")) keys.copy(from, key);
 }
 
 std::vector<AnnouncedTensor> tensors_of(const ModelConfig& config, Dtype dtype) {
   std::vector<AnnouncedTensor> tensors;
-  for (auto& [name, shape] : published_shapes(config, TensorNaming::gguf)) {
+  for (const auto& [name, numbers] : gguf_rope_tensors(config))
+    tensors.push_back({name, Shape{static_cast<Index>(numbers.size())}, Dtype::f32});
+  for (const auto& [name, shape] : published_shapes(config, TensorNaming::gguf)) {
     tensors.push_back({name, shape, dtype_in_file(name, shape, dtype)});
     if (name == kEmbedding && copies_tied_head(config)) tensors.push_back({kHead, shape, dtype});
   }
-  std::vector<AnnouncedTensor> factors;
-  for (const auto& [name, numbers] : gguf_rope_tensors(config))
-    factors.push_back({name, Shape{static_cast<Index>(numbers.size())}, Dtype::f32});
-  tensors.insert(tensors.begin(), factors.begin(), factors.end());
   return tensors;
 }
 
@@ -93,13 +90,6 @@ void check_numbers(const ModelFiles& files, const std::string& name, const Tenso
         files.where, beyond, name, ggml_type_of(dtype).name);
 }
 
-void refuse_other_attention(const ModelFiles& files) {
-  const SavedAdapter* const own = files.attention();
-  if (own == nullptr) return;
-  fail("{}: was trained with {}, which a GGUF file cannot represent{}", files.where, own->name,
-       own->kind->role == AdapterRole::focus ? "; write a folder with --out" : "");
-}
-
 void write_tensors(const ModelFiles& files, Dtype dtype, GgufWriter& writer) {
   for (const auto& [name, factors] : gguf_rope_tensors(files.config)) {
     Tensor tensor({static_cast<Index>(factors.size())});
@@ -121,11 +111,32 @@ void write_tensors(const ModelFiles& files, Dtype dtype, GgufWriter& writer) {
   });
 }
 
+/// One pair of a GGUF adapter.
+struct AdapterPair {
+  std::string base;  // the tensor that it is added to
+  Tensor a, b;       // [r, in], [out, r]
+};
+
+/// q, k and v of a fused module share their A, and their rows of B lie in turn.
+AdapterPair adapter_pair(const ModelConfig& config, const PublishedLinear& target,
+                         const LoraLinear& lora) {
+  AdapterPair pair{gguf_name(config, target.parts[0].name), lora.a.value(),
+                   Tensor({target.out(), lora.a.dim(0)})};
+  Real* to = pair.b.data();
+  for (std::size_t i = 0; i < target.parts.size(); ++i) {
+    const Tensor part = to_gguf_order(config, target.parts[i].name, lora.b[i].value());
+    to = std::ranges::copy(part.span(), to).out;
+  }
+  return pair;
+}
+
 }  // namespace
 
 GgufWritten write_gguf_model(const fs::path& path, const ModelFiles& files, Dtype dtype,
                              bool own_tokenizer) {
-  refuse_other_attention(files);
+  if (const SavedAdapter* const own = files.attention())
+    fail("{}: was trained with {}, which a GGUF file cannot represent{}", files.where, own->name,
+         own->kind->role == AdapterRole::focus ? "; write a folder with --out" : "");
   GgufWritten written;
   written.type = ggml_type_of(dtype).name;
   GgufKeys keys;
@@ -133,7 +144,7 @@ GgufWritten write_gguf_model(const fs::path& path, const ModelFiles& files, Dtyp
   add_general(files, dtype, keys);
   const GgufSource* source = as_gguf(files);
   if (own_tokenizer && source != nullptr && source->metadata().has("tokenizer.ggml.model")) {
-    copy_tokenizer(source->metadata(), keys);
+    copy_keys(source->metadata(), "tokenizer.", keys);
   } else {
     const auto notices =
         add_gguf_tokenizer(files.tokenizer.get(), files.side_files,
@@ -157,38 +168,6 @@ GgufWritten write_gguf_model(const fs::path& path, const ModelFiles& files, Dtyp
   return written;
 }
 
-namespace {
-
-/// One pair of a GGUF adapter.
-struct AdapterPair {
-  std::string base;  // the tensor that it is added to
-  Tensor a, b;       // [r, in], [out, r]
-};
-
-/// q, k and v of a fused module share their A, and their rows of B lie in turn.
-AdapterPair adapter_pair(const ModelConfig& config, const PublishedLinear& target,
-                         const LoraLinear& lora) {
-  AdapterPair pair{gguf_name(config, target.parts[0].name), lora.a.value(),
-                   Tensor({target.out(), lora.a.dim(0)})};
-  Real* to = pair.b.data();
-  for (std::size_t i = 0; i < target.parts.size(); ++i) {
-    const Tensor part = to_gguf_order(config, target.parts[i].name, lora.b[i].value());
-    to = std::ranges::copy(part.span(), to).out;
-  }
-  return pair;
-}
-
-void check_base_has(const LoadedModel& model, const std::string& name) {
-  const GgufSource* source = model.files ? as_gguf(*model.files) : nullptr;
-  if (source != nullptr && source->find(name) == nullptr)
-    fail(
-        "{}: it has no tensor {} (q, k and v are fused in it), so an adapter of the LoRA's parts "
-        "does not fit; export the base as a GGUF file too, and use that one",
-        model.where, name);
-}
-
-}  // namespace
-
 GgufWritten write_gguf_adapter(const fs::path& path, const LoadedModel& model, Dtype dtype) {
   const LoraModel& lora = *model.lora();
   const ModelConfig& config = model.decoder->config();
@@ -207,11 +186,16 @@ GgufWritten write_gguf_adapter(const fs::path& path, const LoadedModel& model, D
   // llama.cpp scales by alpha / rank.
   keys.f32("adapter.lora.alpha",
            static_cast<float>(lora.config().scaling() * static_cast<double>(lora.config().r)));
+  const GgufSource* const base = model.files ? as_gguf(*model.files) : nullptr;
   std::vector<AdapterPair> pairs;
   std::vector<AnnouncedTensor> tensors;
   lora.for_each_linear([&](const PublishedLinear& target, const LoraLinear& linear) {
     const AdapterPair& pair = pairs.emplace_back(adapter_pair(config, target, linear));
-    check_base_has(model, pair.base);
+    if (base != nullptr && base->find(pair.base) == nullptr)
+      fail(
+          "{}: it has no tensor {} (q, k and v are fused in it), so an adapter of the LoRA's parts "
+          "does not fit; export the base as a GGUF file too, and use that one",
+          model.where, pair.base);
     tensors.push_back({pair.base + ".lora_a", pair.a.shape(), dtype});
     tensors.push_back({pair.base + ".lora_b", pair.b.shape(), dtype});
     written.parameters += pair.a.size() + pair.b.size();

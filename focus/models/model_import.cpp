@@ -1,4 +1,3 @@
-
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/block_formats.h"
 #include "focus/models/model_export.h"

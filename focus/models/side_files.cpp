@@ -27,14 +27,14 @@ bool belongs_to_tokenizer(std::string_view name) {
   return std::ranges::find(kTokenizerSideFiles, name) != kTokenizerSideFiles.end();
 }
 
-void read_side_file(const fs::path& folder, const std::string& name, SideFiles& files) {
+void read_side_file(const fs::path& folder, std::string_view name, SideFiles& files) {
   constexpr std::uint64_t kMostBytes = 256 << 20;
   const fs::path path = folder / name;
   if (!is_there(path)) return;
   const std::uint64_t size = InputFile(path).size();
   if (size > kMostBytes)
     fail("{}: {} bytes are too many for this file; get it again", path.string(), size);
-  files[name] = read_file(path);
+  files[std::string(name)] = read_file(path);
 }
 
 constexpr Index kTopK = 50;  // transformers' default where it samples
@@ -56,8 +56,7 @@ bool is_side_file(const std::string& name) {
 SideFiles read_side_files(const fs::path& folder) {
   SideFiles files;
   read_side_file(folder, kGenerationConfig, files);
-  for (const std::string_view name : kTokenizerSideFiles)
-    read_side_file(folder, std::string(name), files);
+  for (const std::string_view name : kTokenizerSideFiles) read_side_file(folder, name, files);
   if (is_there(folder / kOtherTemplates))
     notice("{}: {} is ignored: only one chat template is kept", folder.string(), kOtherTemplates);
   return files;
@@ -78,8 +77,7 @@ void replace_tokenizer_side_files(SideFiles& files, const fs::path& tokenizer) {
   std::erase_if(files, [](const auto& file) { return belongs_to_tokenizer(file.first); });
   if (tokenizer == "bytes") return;
   const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
-  for (const std::string_view name : kTokenizerSideFiles)
-    read_side_file(folder, std::string(name), files);
+  for (const std::string_view name : kTokenizerSideFiles) read_side_file(folder, name, files);
 }
 
 void add_tokenizer_files(SideFiles& files, const Tokenizer& tokenizer) {

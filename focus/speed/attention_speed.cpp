@@ -39,19 +39,6 @@ KeyGroups fitted_groups(const Tensor& k, int num_groups, Rng& rng) {
   return groups;
 }
 
-template <class F>
-void time_run(RunTimes& times, F&& run) {
-  const std::size_t before = pool_stats().live;
-  reset_pool_peak();
-  const Profile profile;
-  const double start = now();
-  run();
-  const double seconds = now() - start;
-  if (!(seconds >= times.fastest())) times.phases = profile.entries();
-  times.seconds.push_back(seconds);
-  times.peak_bytes = std::max(times.peak_bytes, pool_stats().peak - before);
-}
-
 /// Random inputs of one length and the timed attentions.
 class Measurement {
  public:
@@ -161,15 +148,6 @@ class Measurement {
 
 using Json = nlohmann::ordered_json;
 
-/// Unspecified fields have the defaults of FocusConfig.
-SummarySettings summary_options(const AttentionSpec& spec, const AttentionSpeedOptions& options) {
-  FocusConfig config;
-  config.grouping.name = "keys";
-  config.num_groups = options.num_groups;
-  config.local_window = options.local_window;
-  return spec.or_from(config).summary_of(0);
-}
-
 Json times_json(const RunTimes& times) {
   if (times.seconds.empty()) return {};
   Json phases = Json::array();
@@ -201,9 +179,8 @@ Table times_table(bool soft, const std::vector<AttentionSpeed>& rows) {
     for (const RunTimes* times : {&row.dense, &row.focus, &row.soft}) {
       if (times == &row.soft && !soft) continue;
       const double middle = times->seconds.empty() ? NAN : median(times->seconds);
-      for (const std::string& cell :
-           {milliseconds(times->fastest()), milliseconds(middle), number_text(times->gflops(), 1)})
-        cells.push_back(cell);
+      cells.insert(cells.end(), {milliseconds(times->fastest()), milliseconds(middle),
+                                 number_text(times->gflops(), 1)});
     }
   }
   return table;
@@ -264,10 +241,6 @@ void AttentionSpeedOptions::validate() const {
 
 double RunTimes::fastest() const { return seconds.empty() ? NAN : std::ranges::min(seconds); }
 
-double AttentionSpeed::ideal_speedup() const {
-  return static_cast<double>(pairs.all) / static_cast<double>(pairs.attended);
-}
-
 AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
                                  const std::function<void(std::string_view)>& report) {
   o.validate();
@@ -285,8 +258,16 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
        ++round) {
     const auto timed = [&](RunTimes& times, std::string_view name, auto&& run) {
       report(fmt::format("round {}, {}", round + 1, name));
-      time_run(times, run);
-      spent += times.seconds.back();
+      const std::size_t before = pool_stats().live;
+      reset_pool_peak();
+      const Profile profile;
+      const double start = now();
+      run();
+      const double seconds = now() - start;
+      if (!(seconds >= times.fastest())) times.phases = profile.entries();
+      times.seconds.push_back(seconds);
+      times.peak_bytes = std::max(times.peak_bytes, pool_stats().peak - before);
+      spent += seconds;
     };
     if (dense_too) timed(speed.dense, "full attention", [&] { measured.dense(); });
     if (o.summary) {
@@ -318,7 +299,11 @@ void AttentionSpeedOptions::read_attentions(const std::vector<std::string>& word
       top_k = spec.top_k;
       hard_gate = spec.gate.value_or(HardGate::drop);
     } else if (spec.kind == AttentionKind::summary) {
-      summary = summary_options(spec, *this);
+      FocusConfig config;  // whose defaults unspecified fields have
+      config.grouping.name = "keys";
+      config.num_groups = num_groups;
+      config.local_window = local_window;
+      summary = spec.or_from(config).summary_of(0);
     } else {
       fail("{} {}: dense is always timed; name hard:K or summary:M, and soft", where, word);
     }

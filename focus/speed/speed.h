@@ -35,8 +35,7 @@ struct AttentionSpeedOptions {
   /// Timed instead of hard attention: groups of keys, unselected ones as summary tokens.
   std::optional<SummarySettings> summary = {};
 
-  template <class F>
-  void visit(F&& f) {
+  void visit(auto&& f) {
     f("num_groups", num_groups, "K, groups; more than 64 only with groups of keys",
       {1, kMaxKeyGroups});
     f("top_k", top_k, "k, groups that each token keeps", {1, kMaxGroups});
@@ -85,7 +84,9 @@ struct AttentionSpeed {
   RunTimes focus = {}, routing = {}, dense = {}, soft = {};
   double flops_per_pair = 0;  // of all heads
 
-  double ideal_speedup() const;
+  double ideal_speedup() const {
+    return static_cast<double>(pairs.all) / static_cast<double>(pairs.attended);
+  }
   /// Relative to full attention, by the fastest runs; NaN if that was not run.
   double speedup() const { return dense.fastest() / focus.fastest(); }
   /// The same with the time of routing added to Focus's; NaN also if nothing was routed.

@@ -8,13 +8,6 @@
 namespace focus {
 namespace {
 
-/// Another one for every forward pass of every run: a resumed run drops what it would have dropped.
-std::uint64_t dropout_key(const RunConfig& config, std::int64_t step, int part) {
-  Rng rng(static_cast<std::uint64_t>(config.seed));
-  return rng.next() +
-         static_cast<std::uint64_t>(step * config.data.gradient_accumulation_steps + part);
-}
-
 /// What the model computes with dense attention, a constant.
 Tensor dense_hidden_states(Decoder& decoder, const Batch& batch) {
   const NoGrad guard;
@@ -76,10 +69,6 @@ void Session::divide(Ranks& ranks) {
   ranks_ = &ranks;
 }
 
-StepInfo Session::place_of(std::int64_t step) const {
-  return {.step = step, .first_phase = config_.phase_at(step).first == 0};
-}
-
 void Session::enter_phase(std::int64_t step) {
   phase_ = config_.phase_at(step);
   trains_base_ = config_.trains_base_at(step);
@@ -96,16 +85,11 @@ void Session::seek(std::int64_t steps) {
 
 NamedParameters Session::trainable() {
   NamedParameters parameters;
-  for_each_parameter(
-      *model_.decoder,
-      [&](const std::string& name, const Weight& p) {
-        if (p.requires_grad()) parameters.push_back({name, p.variable()});
-      },
-      "model");
-  for (const auto& adapter : model_.adapters)
-    adapter->visit_parameters([&](const std::string& name, Variable& p) {
-      if (p.requires_grad()) parameters.push_back({name, p});
-    });
+  const auto add = [&](const std::string& name, const Weight& p) {
+    if (p.requires_grad()) parameters.push_back({name, p.variable()});
+  };
+  for_each_parameter(*model_.decoder, add, "model");
+  for (const auto& adapter : model_.adapters) adapter->visit_parameters(add);
   return parameters;
 }
 
@@ -117,12 +101,6 @@ void Session::place_keys(const WorkProgress& progress) {
               static_cast<std::uint64_t>(config_.seed), [&](Index done, Index all) {
                 if (progress) progress("fit", static_cast<double>(done) / static_cast<double>(all));
               });
-}
-
-ForwardContext Session::context_of(int part) const {
-  return {.dropout_key = dropout_key(config_, steps_, part),
-          .dropout = trains_base_ ? config_.model.dropout : 0,
-          .recompute_layers = config_.activation_checkpointing};
 }
 
 Variable Session::loss_of(const Batch& batch, const ForwardContext& context) {
@@ -169,7 +147,12 @@ StepReport Session::step(const WorkProgress& progress) {
   std::vector<std::vector<double>> records;
   const auto loss_of_part = [&](int part) {
     const auto at = static_cast<std::size_t>(part);
-    Variable loss = loss_of(batches[at], context_of(part));
+    // Another key for every pass of every run: a resumed run drops what it would have dropped.
+    Rng rng(static_cast<std::uint64_t>(config_.seed));
+    Variable loss = loss_of(
+        batches[at], {.dropout_key = rng.next() + static_cast<std::uint64_t>(steps_ * parts + part),
+                      .dropout = trains_base_ ? config_.model.dropout : 0,
+                      .recompute_layers = config_.activation_checkpointing});
     if (weights[at] != 1) loss = scale(loss, weights[at]);
     std::vector<double> record = {static_cast<double>(loss.value()[0]), 0, 0};
     for (const auto& adapter : adapters) {
@@ -233,11 +216,6 @@ std::optional<double> Session::validate(const WorkProgress& progress) {
   return nats / weights;
 }
 
-AttentionSpec Session::mode_at(std::int64_t step) const {
-  const FocusModel* const focus = model_.focus();
-  return focus ? focus->training_mode(place_of(step)) : AttentionSpec{.kind = AttentionKind::dense};
-}
-
 Index Session::count_trainable() const {
   Index count = 0;
   for (const NamedParameter& p : adamw_->parameters()) count += p.variable.value().size();
@@ -257,10 +235,6 @@ std::size_t Session::weight_bytes() {
   for_each_parameter(*model_.decoder, add);
   for (const auto& adapter : model_.adapters) adapter->visit_parameters(add);
   return bytes;
-}
-
-std::string Session::base_fingerprint() {
-  return trains_base_ ? model_fingerprint(*model_.decoder) : model_.fingerprint();
 }
 
 }  // namespace focus

@@ -78,7 +78,9 @@ class Session {
   /// Whether the phase trains the model's own parameters.
   bool trains_base() const { return trains_base_; }
   /// The attention of step `step`; dense without Focus.
-  AttentionSpec mode_at(std::int64_t step) const;
+  AttentionSpec mode_at(std::int64_t step) const {
+    return model_.focus() ? model_.focus()->training_mode(place_of(step)) : AttentionSpec{};
+  }
 
   /// Parameters that this phase trains.
   Index count_trainable() const;
@@ -86,7 +88,9 @@ class Session {
   Index count_all();
   std::size_t weight_bytes();
   /// The base's fingerprint; if the base is trained, the model's current one.
-  std::string base_fingerprint();
+  std::string base_fingerprint() {
+    return trains_base_ ? model_fingerprint(*model_.decoder) : model_.fingerprint();
+  }
 
  private:
   NamedParameters trainable();
@@ -94,9 +98,9 @@ class Session {
   void place_keys(const WorkProgress& progress);
   /// The loss of focus.objective.
   Variable loss_of(const Batch& batch, const ForwardContext& context);
-  /// For a part of the next step.
-  ForwardContext context_of(int part) const;
-  StepInfo place_of(std::int64_t step) const;
+  StepInfo place_of(std::int64_t step) const {
+    return {.step = step, .first_phase = config_.phase_at(step).first == 0};
+  }
 
   RunConfig config_;
   LoadedModel model_;

@@ -8,10 +8,8 @@ namespace {
 void read_gpt2(const JsonFields& json, ModelConfig&) {
   check(json.boolean("scale_attn_weights", true), "{}: scale_attn_weights false is not supported",
         json.where());
-  check(!json.boolean("scale_attn_by_inverse_layer_idx", false),
-        "{}: scale_attn_by_inverse_layer_idx is not supported", json.where());
-  check(!json.boolean("add_cross_attention", false), "{}: add_cross_attention is not supported",
-        json.where());
+  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"})
+    check(!json.boolean(key, false), "{}: {} is not supported", json.where(), key);
 }
 
 void write_gpt2(const ModelConfig&, nlohmann::ordered_json& json) {

@@ -15,19 +15,15 @@ Family olmo2_family() {
 }
 
 Family olmo3_family() {
-  return {.model_type = "olmo3",
-          .architecture = "Olmo3ForCausalLM",
-          .common = {.norm_before = false,
-                     .norm_after = true,
-                     .qk_norm = QkNorm::full_width,
-                     .rope = {.theta = 5e5}},
-          .json = {.norm_eps = 1e-5, .attention_bias = true},
-          .rope = {.by_layer = true},
-          .windows = {.layers = WindowForm::Layers::periodic, .width = 4096, .period = 4},
-          .gguf = {.architecture = "olmo2",
-                   .has_window = true,
-                   .window_flags = true,
-                   .attends_in_windows = true}};
+  Family family = olmo2_family();
+  family.model_type = "olmo3";
+  family.architecture = "Olmo3ForCausalLM";
+  family.common.rope.theta = 5e5;
+  family.rope.by_layer = true;
+  family.windows = {.layers = WindowForm::Layers::periodic, .width = 4096, .period = 4};
+  GgufForm& gguf = family.gguf;
+  gguf.has_window = gguf.window_flags = gguf.attends_in_windows = true;
+  return family;
 }
 
 }  // namespace focus

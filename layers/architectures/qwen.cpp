@@ -14,15 +14,13 @@ Family qwen2_family() {
 }
 
 Family qwen3_family() {
-  return {.model_type = "qwen3",
-          .architecture = "Qwen3ForCausalLM",
-          .common = {.qk_norm = QkNorm::per_head},
-          .json = {.num_key_value_heads = 32,
-                   .head_dim = 128,
-                   .max_position_embeddings = 32768,
-                   .attention_bias = true},
-          .windows = {.layers = WindowForm::Layers::upper, .width = 4096},
-          .gguf = {.architecture = "qwen3"}};
+  Family family = qwen2_family();
+  family.model_type = family.gguf.architecture = "qwen3";
+  family.architecture = "Qwen3ForCausalLM";
+  family.common = {.qk_norm = QkNorm::per_head};
+  family.json.head_dim = 128;
+  family.json.attention_bias = true;
+  return family;
 }
 
 }  // namespace focus

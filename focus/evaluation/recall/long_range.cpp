@@ -101,12 +101,6 @@ std::optional<double> mean_where(std::span<const double> nats, const std::vector
   return sum / static_cast<double>(count);
 }
 
-std::optional<double> kept_share(std::optional<double> window, std::optional<double> dense,
-                                 std::optional<double> row) {
-  if (!window || !(*window > *dense)) return std::nullopt;
-  return (*window - *row) / (*window - *dense);
-}
-
 /// The attention that reads nothing far: the local window and first tokens of the model's Focus, or
 /// a window as wide as the short context.
 AttentionSpec window_of(const LoadedModel& model, const FarSettings& settings) {
@@ -156,18 +150,13 @@ std::vector<AskedDocument> asked_documents(const std::string& file_or_spec) {
   if (std::filesystem::exists(file_or_spec, none))
     return read_questions(read_text_file(file_or_spec), file_or_spec);
   FarCorpusOptions options{.documents = 100, .seed = 100};
-  const std::size_t colon = std::min(file_or_spec.find(':'), file_or_spec.size());
-  const std::string kind = file_or_spec.substr(0, colon);
+  std::vector<std::string> overrides = split_word(file_or_spec, ':');
+  const std::string kind = overrides[0];
   constexpr auto kinds = enum_names(CorpusKind{});
   if (std::ranges::find(kinds, kind) == kinds.end() || kind == "tales")
     fail("--recall {}: neither a file nor a kind of document ({})", shown(file_or_spec),
          fmt::join(std::span(kinds).subspan(1), ", "));
-  std::vector<std::string> overrides = {"kind=" + kind};
-  for (std::size_t begin = colon; begin < file_or_spec.size();) {
-    const std::size_t end = std::min(file_or_spec.find(':', begin + 1), file_or_spec.size());
-    overrides.push_back(file_or_spec.substr(begin + 1, end - begin - 1));
-    begin = end;
-  }
+  overrides[0] = "kind=" + kind;
   try {
     read_config_text("", "", overrides, options);
     refuse_too_much(options);
@@ -243,11 +232,13 @@ FarReport far_report(std::span<const RowLosses> rows, const RowLosses& dense,
   for (const RowLosses& row : rows) {
     check(row.losses.nats.size() == far.size(), "long-range tokens: {} scored {} tokens, dense {}",
           row.attention.name, row.losses.nats.size(), far.size());
-    const auto kept = [&](const std::vector<bool>& where) {
+    const auto kept = [&](const std::vector<bool>& where) -> std::optional<double> {
       const auto mean = [&](const RowLosses& of) {
         return mean_where(of.losses.nats, where, true);
       };
-      return kept_share(mean(window), mean(dense), mean(row));
+      const auto of_window = mean(window), of_dense = mean(dense);
+      if (!of_window || !(*of_window > *of_dense)) return std::nullopt;
+      return (*of_window - *mean(row)) / (*of_window - *of_dense);
     };
     report.rows.push_back({.attention = row.attention,
                            .figures = {.nats_far = mean_where(row.losses.nats, far, true),

@@ -224,8 +224,12 @@ class Drawing {
     const double top = legend();
     svg_ += fmt::format("<g transform=\"translate(0 {:.0f})\">\n", top);
     axes();
-    for (std::size_t i = 0; i < lines_.size(); ++i)
-      if (chart_.series[i].connected && lines_[i].size() > 1) line(i);
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      if (!chart_.series[i].connected || lines_[i].size() < 2) continue;
+      const bool noisy = !labelled_ && lines_[i].size() > kNoisyPoints;
+      polyline(thinned(lines_[i]), i, noisy ? " pale" : "");
+      if (noisy) polyline(thinned(running_mean(lines_[i])), i, "");
+    }
     references();
     for (std::size_t i = 0; i < lines_.size(); ++i) marks(i);
     for (const Points& line : lines_)
@@ -296,12 +300,6 @@ class Drawing {
       step = 'L';
     }
     svg_ += "\"/>\n";
-  }
-
-  void line(std::size_t i) {
-    const bool noisy = !labelled_ && lines_[i].size() > kNoisyPoints;
-    polyline(thinned(lines_[i]), i, noisy ? " pale" : "");
-    if (noisy) polyline(thinned(running_mean(lines_[i])), i, "");
   }
 
   void references() {

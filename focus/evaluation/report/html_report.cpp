@@ -100,14 +100,6 @@ std::string number_text(std::optional<double> value, int digits) {
   return value && std::isfinite(*value) ? fmt::format("{:.{}f}", *value, digits) : "-";
 }
 
-void HtmlReport::heading(std::string_view text) {
-  body_ += fmt::format("<h2>{}</h2>\n", escape_html(text));
-}
-
-void HtmlReport::paragraph(std::string_view text) {
-  body_ += fmt::format("<p>{}</p>\n", escape_html(text));
-}
-
 void HtmlReport::table(const Table& table) {
   constexpr std::size_t kWide = 10;
   check_rows(table);

@@ -76,8 +76,8 @@ class HtmlReport {
  public:
   explicit HtmlReport(std::string title) : title_(std::move(title)) {}
 
-  void heading(std::string_view text);
-  void paragraph(std::string_view text);
+  void heading(std::string_view text) { body_ += "<h2>" + escape_html(text) + "</h2>\n"; }
+  void paragraph(std::string_view text) { body_ += "<p>" + escape_html(text) + "</p>\n"; }
   void table(const Table& table);
   /// HTML as it is, such as a chart, and more CSS for it.
   void figure(std::string_view html) { body_ += html; }

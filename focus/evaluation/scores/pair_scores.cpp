@@ -152,11 +152,10 @@ class Scorer {
         scored_(pairs.size()),
         order_(pairs.size()) {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::ranges::stable_sort(order_, [&](std::size_t a, std::size_t b) {
-      const TokenIds &one = pairs_[a].continuation, &other = pairs_[b].continuation;
-      const std::size_t size = one.size(), other_size = other.size();
-      return std::tie(pairs_[a].context, size, one) <
-             std::tie(pairs_[b].context, other_size, other);
+    std::ranges::stable_sort(order_, {}, [&](std::size_t i) {
+      const TokenIds& continuation = pairs_[i].continuation;
+      return std::tuple<const TokenIds&, std::size_t, const TokenIds&>(
+          pairs_[i].context, continuation.size(), continuation);
     });
   }
 
@@ -165,7 +164,11 @@ class Scorer {
     hidden_ = hidden;
     if (hidden_ != nullptr) hidden_->resize(pairs_.size());
     if (!options_.causal || !rotate_alike()) {
-      for (std::size_t i = 0; i < pairs_.size(); ++i) score_whole(i);
+      for (std::size_t i = 0; i < pairs_.size(); ++i) {
+        const Feed whole = feeds({i, i + 1, 0}).front();
+        computed_ += static_cast<std::int64_t>(whole.ids.size());
+        finish(std::span(&whole, 1), decoder_.hidden_states(whole.ids, 1).value());
+      }
       return std::move(scored_);
     }
     held_.emplace(decoder_);
@@ -250,15 +253,6 @@ class Scorer {
              held_->hidden_states(ids, static_cast<Index>(batch)));
       begin += batch;
     }
-  }
-
-  void score_whole(std::size_t i) {
-    Feed feed{pairs_[i].context, {i}, static_cast<Index>(pairs_[i].continuation.size())};
-    feed.ids.insert(feed.ids.end(), pairs_[i].continuation.begin(),
-                    pairs_[i].continuation.end() - 1);
-    computed_ += static_cast<std::int64_t>(feed.ids.size());
-    const Tensor hidden = decoder_.hidden_states(feed.ids, 1).value();
-    finish(std::span(&feed, 1), hidden);
   }
 
   /// hidden [feeds, seq_len, hidden_size]

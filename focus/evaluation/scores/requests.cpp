@@ -27,13 +27,12 @@ std::vector<TokenPair> rolling_windows(const TokenIds& tokens, std::int32_t pref
   const auto n = static_cast<Index>(tokens.size());
   for (Index done = 0; done < n;) {
     const Index scored = std::min(n - done, max_length), end = done + scored;
-    TokenPair window;
+    TokenPair& window = windows.emplace_back();
     if (done == 0)
       window.context = {prefix};
     else
       window.context.assign(tokens.begin() + (end - max_length - 1), tokens.begin() + done);
     window.continuation.assign(tokens.begin() + done, tokens.begin() + end);
-    windows.push_back(std::move(window));
     done = end;
   }
   return windows;
@@ -231,13 +230,6 @@ ScoreAnswer scored_answer(std::span<const TokenPair> pairs, std::span<const Scor
   return answer;
 }
 
-void refuse_generation(const ActiveAttention& active, const std::vector<ScoreRequest>& requests) {
-  const auto generates = std::ranges::find(requests, Type::generate_until, &ScoreRequest::type);
-  if (generates != requests.end() && !active.causal())
-    fail("{}: with {} attention depends on later tokens, so it cannot generate", generates->where,
-         active.title());
-}
-
 ScoreAnswer generated_answer(LoadedModel& model, const ActiveAttention& active,
                              const RequestEncoder& encoder, const ScoreRequest& request,
                              const TouchedPairs& touches) {
@@ -301,7 +293,10 @@ std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec
   std::optional<ActiveAttention> dense;
   if (reference != nullptr) dense.emplace(*reference, AttentionSpec{});
   const ActiveAttention active(model, attention);
-  refuse_generation(active, requests);
+  const auto generates = std::ranges::find(requests, Type::generate_until, &ScoreRequest::type);
+  if (generates != requests.end() && !active.causal())
+    fail("{}: with {} attention depends on later tokens, so it cannot generate", generates->where,
+         active.title());
   const auto of_all = [&](std::ptrdiff_t count) {
     return static_cast<double>(count) / static_cast<double>(requests.size());
   };

@@ -31,8 +31,7 @@ struct ScoreRequest {
   std::string where = {};  // "in.jsonl:3", for messages
 };
 constexpr auto enum_names(ScoreRequest::Type) {
-  return std::array<std::string_view, 3>{"loglikelihood", "loglikelihood_rolling",
-                                         "generate_until"};
+  return enum_list("loglikelihood", "loglikelihood_rolling", "generate_until");
 }
 
 /// Throws std::runtime_error, one line that names the line of the file, where it is not JSON, a
@@ -42,9 +41,7 @@ std::vector<ScoreRequest> read_requests(const std::filesystem::path& path);
 /// What precedes the tokens of a context: nothing, what LoadedModel::bos specifies (by default the
 /// tokenizer's files), or the model's own BOS.
 enum class TextStart { none, tokenizer, document };
-constexpr auto enum_names(TextStart) {
-  return std::array<std::string_view, 3>{"none", "tokenizer", "document"};
-}
+constexpr auto enum_names(TextStart) { return enum_list("none", "tokenizer", "document"); }
 
 /// White space at the end of a context belongs to what follows it: most tokenizers have it at the
 /// beginning of a word.

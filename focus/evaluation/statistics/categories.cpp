@@ -43,8 +43,6 @@ std::map<std::string_view, TokenCategory> function_words() {
   return all;
 }
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 
 /// Signs beyond ASCII that novels have: dashes, quotes, dots, and the like (U+2010 to U+205F), and
@@ -62,15 +60,14 @@ bool is_letter(std::string_view at) {
 }
 
 std::string_view without_blanks(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
+  constexpr const char* kBlanks = " \t\n\r";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
 }
 
-template <class F>
-bool any_character(std::string_view text, F&& f) {
+bool has_letter(std::string_view text) {
   for (; !text.empty(); text.remove_prefix(std::min(text.size(), utf8_char_size(text.front()))))
-    if (f(text)) return true;
+    if (is_letter(text)) return true;
   return false;
 }
 
@@ -102,11 +99,9 @@ std::string folded(std::string_view text) {
 TokenCategory category_of(std::string_view before, std::string_view token, std::string_view after) {
   const std::string_view text = without_blanks(token);
   if (text.empty()) return TokenCategory::white_space;
-  const bool letters = any_character(text, is_letter);
-  if (!letters)
-    return any_character(text, [](std::string_view at) { return is_digit(at.front()); })
-               ? TokenCategory::digits
-               : TokenCategory::punctuation;
+  if (!has_letter(text))
+    return text.find_first_of("0123456789") != std::string_view::npos ? TokenCategory::digits
+                                                                      : TokenCategory::punctuation;
   if (goes_on(token) && ends_with_letter(before)) return TokenCategory::continuation;
   const bool whole = !ends_with_letter(token) || !starts_with_letter(after);
   static const std::map<std::string_view, TokenCategory> kWords = function_words();
@@ -125,10 +120,6 @@ std::vector<TokenCategory> categorise(std::span<const std::string> texts,
     categories.push_back(special[t] ? TokenCategory::special
                                     : category_of(text(t - 1), text(t), text(t + 1)));
   return categories;
-}
-
-bool begins_word(TokenCategory category) {
-  return category >= TokenCategory::determiner && category <= TokenCategory::word;
 }
 
 std::string token_text(const Tokenizer& tokenizer, std::int32_t id) {

@@ -137,7 +137,9 @@ std::vector<TokenCategory> categorise(std::span<const std::string> texts,
                                       const std::vector<bool>& special);
 
 /// True where a word begins with the token: its category is one of those of words but continuation.
-bool begins_word(TokenCategory category);
+inline bool begins_word(TokenCategory category) {
+  return category >= TokenCategory::determiner && category <= TokenCategory::word;
+}
 /// The text of an id after another word, its leading blank included, ill-formed bytes
 /// as U+FFFD.
 std::string token_text(const Tokenizer& tokenizer, std::int32_t id);

@@ -35,8 +35,7 @@ struct CompareText {
   ConfigNode common = {}, sweep = {};
   std::vector<ConfigNode> runs = {};
 
-  template <class F>
-  void visit(F&& f) {
+  void visit(auto&& f) {
     config.visit(f);
     FOCUS_MEMBERS(f, common, sweep, runs);
   }
@@ -49,8 +48,7 @@ struct RunText {
   std::vector<std::int64_t> seeds = {};
   std::vector<std::string> attentions = {};
 
-  template <class F>
-  void visit(F&& f) {
+  void visit(auto&& f) {
     FOCUS_MEMBERS(f, name, sweep);
     f("seeds", seeds, "", {0, 1e18});
     f("attentions", attentions);
@@ -168,18 +166,12 @@ class PlanReader {
     } catch (const std::exception& error) {
       wrong(error.what());
     }
-    check_recall();
-  }
-
-  /// Makes or reads the questions, for the same reason.
-  void check_recall() {
-    const std::vector<std::string>& asked = plan_.config.eval.recall;
-    if (twice(asked)) problems_.push_back({0, "eval.recall: the same questions appear twice"});
-    for (const std::string& questions : asked) {
+    if (twice(eval.recall)) wrong("eval.recall: the same questions appear twice");
+    for (const std::string& questions : eval.recall) {
       try {
-        asked_documents(questions);
+        asked_documents(questions);  // makes or reads them
       } catch (const std::exception& error) {
-        problems_.push_back({0, fmt::format("eval.recall: {}", error.what())});
+        wrong(fmt::format("eval.recall: {}", error.what()));
       }
     }
   }

@@ -12,8 +12,7 @@ namespace focus {
 struct TargetAndSource {
   std::vector<std::string> target = {}, source = {};
 
-  template <class F>
-  void visit(F&& f) {
+  void visit(auto&& f) {
     f("target", target, "target texts, which the runs train for: files (.txt, .xz) or folders");
     f("source", source,
       "source texts, which measure forgetting, such as text of the base's training");
@@ -32,8 +31,7 @@ struct CompareEval {
   std::vector<std::pair<std::string, std::vector<std::string>>> splits(bool with_test) const;
   bool has_tests() const { return !test.empty() || !test_texts.target.empty(); }
 
-  template <class F>
-  void visit(F&& f) {
+  void visit(auto&& f) {
     f("valid", valid, "validation texts for all choices: files (.txt, .xz) or folders");
     f("test", test, "test texts, read only with --final; make no choice on them");
     f("texts", texts,
@@ -58,8 +56,7 @@ struct CompareConfig {
   std::vector<std::int64_t> seeds = {1};
   CompareEval eval = {};
 
-  template <class F>
-  void visit(F&& f) {
+  void visit(auto&& f) {
     f("title", title, "title of the page");
     f("out", out, "folder of the page, the tables and the runs");
     f("seeds", seeds, "random seeds; every run is trained once with each", {0, 1e18});
