@@ -8,16 +8,14 @@
 namespace focus {
 namespace {
 
-struct Evaluation {
-  ProcessResult process;
-  nlohmann::json json;
-};
-Evaluation evaluated(const Words& more) {
+std::pair<ProcessResult, nlohmann::json> evaluated(const Words& more) {
   const std::string path = cli().fresh("eval.json");
-  Evaluation result;
-  result.process = cli().must_run(words("eval {base} --text {valid} --json {}", path) + more);
-  result.json = read_json(path);
-  return result;
+  ProcessResult process =
+      cli().must_run(words("eval {base} --text {valid} --json {}", path) + more);
+  return {std::move(process), read_json(path)};
+}
+nlohmann::json evaluated_rows(const Words& more) {
+  return cli().rows(Words("{base} --text {valid}") + more);
 }
 
 Words names_of(const nlohmann::json& rows) {
@@ -30,8 +28,7 @@ Words names_of(const nlohmann::json& rows) {
 }
 
 TEST(CliEval, RowsAreDenseSoftAndHardForEveryK) {
-  const auto rows =
-      evaluated("--adapter {adapter} --attention dense,focus:gate=drop").json.at("rows");
+  const auto rows = evaluated_rows("--adapter {adapter} --attention dense,focus:gate=drop");
   EXPECT_EQ(names_of(rows), (Words{"dense", "soft, carried", "hard k=1, carried",
                                    "hard k=2, carried", "hard k=3, carried"}));
   for (const auto& row : rows) EXPECT_TRUE(row.at("causal").get<bool>());
@@ -118,8 +115,8 @@ TEST(CliEval, DocumentsAreScoredAlone) {
 }
 
 TEST(CliEval, TheNumberOfThreadsChangesNoFigure) {
-  EXPECT_EQ(evaluated("--adapter {adapter} --threads 1").json.at("rows"),
-            evaluated("--adapter {adapter} --threads 2").json.at("rows"));
+  EXPECT_EQ(evaluated_rows("--adapter {adapter} --threads 1"),
+            evaluated_rows("--adapter {adapter} --threads 2"));
 }
 
 /// -log p of `target` by a row of logits.
@@ -146,11 +143,9 @@ std::pair<double, std::int64_t> strided_config(const Decoder& decoder,
     const std::vector<std::int32_t> input(ids.begin() + begin_loc, ids.begin() + end_loc);
     const Tensor logits = decoder.logits(decoder.hidden_states(input, 1)).value();
     const auto length = static_cast<Index>(input.size());
-    for (Index t = 1; t < length; ++t) {
-      if (t < length - trg_len) continue;  // a label of -100
+    // What is before has a label of -100.
+    for (Index t = std::max<Index>(1, length - trg_len); t < length; ++t, ++n_tokens)
       nll_sum += negative_log_likelihood(logits, t - 1, input[t]);
-      ++n_tokens;
-    }
     prev_end_loc = end_loc;
     if (end_loc == seq_len) break;
   }

@@ -38,11 +38,8 @@ TEST_F(CliGguf, TrainsAsTheFolderDoes) {
 
 TEST_F(CliGguf, FitsAsTheFolderDoes) {
   const std::string a = cli().fresh("a.h5"), b = cli().fresh("b.h5");
-  const auto fit = [&](const std::string& base, const std::string& out) {
-    cli().must_run(words("fit {} --text {train} --num-groups 4 --out {}", base, out));
-  };
-  fit(gguf_, a);
-  fit(folder_, b);
+  cli().must_run(words("fit {} --text {train} --num-groups 4 --out {}", gguf_, a));
+  cli().must_run(words("fit {} --text {train} --num-groups 4 --out {}", folder_, b));
   expect_same_store(a, b);
   // What was fitted on the one goes onto the other.
   const Words eval = "--text {valid} --context 32";
@@ -69,8 +66,8 @@ TEST_F(CliGguf, OtherCommandsTakeItToo) {
 TEST_F(CliGguf, IsImportedWithItsTokenizerAndSideFiles) {
   const std::string store = cli().fresh("model.h5");
   cli().must_run({"import", gguf_, "--out", store});
-  const auto of = [&](const std::string& path) { return cli().figures({"info", path}); };
-  const auto file = of(gguf_), imported = of(store), folder = of(folder_);
+  const auto file = cli().figures({"info", gguf_}), imported = cli().figures({"info", store}),
+             folder = cli().figures({"info", folder_});
   EXPECT_EQ(file.at("kind"), "GGUF file");
   for (const char* fact : {"model_fingerprint", "tokenizer_fingerprint", "parameters"}) {
     EXPECT_EQ(imported.at(fact), file.at(fact)) << fact;
@@ -92,15 +89,11 @@ TEST_F(CliGguf, GenerationIsThatOfTheFolder) {
 TEST_F(CliGguf, AnAdapterGoesOntoItsBase) {
   const fs::path adapter = fs::path(gguf_).replace_filename("llama_lora.gguf");
   if (!fs::exists(adapter)) GTEST_SKIP() << adapter;
-  const auto info = cli().figures({"info", adapter.string()});
-  EXPECT_EQ(info.at("kind"), "GGUF adapter");
-  const auto perplexity = [&](const std::string& model, const Words& more = {}) {
-    return cli().perplexity(words("{} --text {valid} --attention dense", model) + more);
-  };
-  const Words on = {"--adapter", adapter.string()};
-  const double with = perplexity(gguf_, on);
-  EXPECT_NE(with, perplexity(gguf_));
-  EXPECT_EQ(with, perplexity(folder_, on));
+  EXPECT_EQ(cli().figures({"info", adapter.string()}).at("kind"), "GGUF adapter");
+  const Words text = "--text {valid} --attention dense", on = {"--adapter", adapter.string()};
+  const double with = cli().perplexity(Words{gguf_} + text + on);
+  EXPECT_NE(with, cli().perplexity(Words{gguf_} + text));
+  EXPECT_EQ(with, cli().perplexity(Words{folder_} + text + on));
 }
 
 TEST_F(CliGguf, RefusesInALine) {
@@ -244,12 +237,10 @@ TEST(CliExportGguf, TokenizersOfOurKindsGiveTheSameIds) {
       if (auto& type = types->at(static_cast<std::size_t>(*unknown)); type == kControl)
         type = kUnknown;
     EXPECT_EQ(second.integers("tokenizer.ggml.token_type"), types) << path;
-    for (const char* key : {"bos_token_id", "eos_token_id"}) {
-      const std::string name = std::string("tokenizer.ggml.") + key;
-      if (first.has(name)) {
-        EXPECT_EQ(second.integer(name), first.integer(name)) << path << key;
+    for (const char* key : {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"})
+      if (first.has(key)) {
+        EXPECT_EQ(second.integer(key), first.integer(key)) << path << key;
       }
-    }
     EXPECT_EQ(second.text("tokenizer.chat_template"), first.text("tokenizer.chat_template"));
   }
   if (tried == 0) GTEST_SKIP() << "no golden GGUF files with tokenizers here";

@@ -13,6 +13,12 @@ struct SharedMethod {
 };
 void PrintTo(const SharedMethod& method, std::ostream* stream) { *stream << method.name; }
 
+void expect_refused_together(int processes, const Words& command, const std::string& why) {
+  const ProcessResult result = run_together(processes, command);
+  EXPECT_NE(result.status, 0);
+  expect_parts(result.err, {why});
+}
+
 class Processes : public testing::TestWithParam<SharedMethod> {
  protected:
   /// Four parts a step; 3 processes have one part more or less.
@@ -76,8 +82,7 @@ TEST(Processes, OneThatIsKilledEndsTheRunAndLeavesItsCheckpoint) {
   const std::string alone = cli().fresh("alone"), out = cli().fresh("killed");
   cli().must_run(command(alone));
   const auto run = start_together(3, command(out));
-  for (int i = 0; i < 6000 && !fs::exists(out + "/checkpoints/step_000002.h5"); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  Process::wait_until(30, [&] { return fs::exists(out + "/checkpoints/step_000002.h5"); });
   ASSERT_NO_FATAL_FAILURE(kill_rank_1(*run, "out=" + out));
   EXPECT_FALSE(fs::exists(out + "/focus.h5"));
   must_run_together(2, command(out) + Words{"--resume"});
@@ -104,25 +109,20 @@ TEST(Processes, DivideAStepsWindowsAndResumeByTheSameParts) {
   expect_same_run(together, six);
   const std::string alone = cli().fresh("alone");
   cli().must_run(command(alone, 6, 1) + Words{"--stop-at", "2"});
-  const ProcessResult more = run_together(2, command(alone, 6, 1) + Words{"--resume"});
-  EXPECT_NE(more.status, 0);
-  expect_parts(more.err, {"a step of this run has 1 micro-batches"});
+  expect_refused_together(2, command(alone, 6, 1) + "--resume",
+                          "a step of this run has 1 micro-batches");
 }
 
 TEST(Processes, RefuseWhatTheyCannotShare) {
   SKIP_WITHOUT_LAUNCHER();
-  const auto refused = [](int count, const Words& command, const std::string& why) {
-    const ProcessResult result = run_together(count, command);
-    EXPECT_NE(result.status, 0);
-    expect_parts(result.err, {why});
-  };
-  refused(3, cli().retrofit({"out=" + cli().fresh("run"), "data.batch=2"}),
-          "process 0 of 3: data.batch 2 and data.gradient_accumulation_steps 1: a step has 2 "
-          "windows, too few for 3 processes; start at most 2");
-  refused(2,
-          cli().retrofit({"out=" + cli().fresh("run"), "data.gradient_accumulation_steps=2",
-                          "focus.ablations.recluster_every=2"}),
-          "its centroids are updated after each micro-batch");
+  const auto run = [] { return cli().retrofit({"out=" + cli().fresh("run")}); };
+  expect_refused_together(
+      3, run() + "data.batch=2",
+      "process 0 of 3: data.batch 2 and data.gradient_accumulation_steps 1: a step has 2 "
+      "windows, too few for 3 processes; start at most 2");
+  expect_refused_together(
+      2, run() + "data.gradient_accumulation_steps=2 focus.ablations.recluster_every=2",
+      "its centroids are updated after each micro-batch");
 }
 
 TEST(Processes, CommandsForOneProcessSaySoOnce) {
@@ -157,23 +157,20 @@ std::string without_rates(const std::string& out) {
 }
 
 void expect_same_evaluation(const Words& command, const Words& files) {
-  const auto with_files = [&](std::vector<std::string>& paths) {
+  const auto with_files = [&](const std::string& figures) {
     Words all = command;
-    for (const std::string& file : files) {
-      paths.push_back(cli().fresh("figures." + file));
-      all.insert(all.end(), {"--" + file, paths.back()});
-    }
+    for (const std::string& file : files) all = all + Words{"--" + file, figures + "." + file};
     return all;
   };
-  std::vector<std::string> wanted;
+  const std::string wanted = cli().fresh("wanted");
   const ProcessResult alone = cli().must_run(with_files(wanted));
   for (const int count : {1, 2, 3, 4}) {
     SCOPED_TRACE(fmt::format("{} processes", count));
-    std::vector<std::string> paths;
-    const ProcessResult together = must_run_together(count, with_files(paths));
+    const std::string figures = cli().fresh("figures");
+    const ProcessResult together = must_run_together(count, with_files(figures));
     EXPECT_EQ(without_rates(together.out), without_rates(alone.out));
-    for (std::size_t i = 0; i < files.size(); ++i)
-      EXPECT_TRUE(read_text(paths[i]) == read_text(wanted[i])) << files[i];
+    for (const std::string& file : files)
+      EXPECT_TRUE(read_text(figures + "." + file) == read_text(wanted + "." + file)) << file;
   }
 }
 

@@ -15,6 +15,18 @@ std::string logits_of(const std::string& model, const Words& more = {}) {
   return xxh3_file_hex(out);
 }
 
+std::string as_store(const std::string& model, const Words& more = {}) {
+  const std::string store = cli().fresh("model.h5");
+  cli().must_run(Words{"import", model, "--out", store} + more);
+  return store;
+}
+
+std::string as_folder(const std::string& model, const Words& more = {}) {
+  const std::string folder = cli().fresh("folder");
+  cli().must_run(Words{"export", model, "--out", folder} + more);
+  return folder;
+}
+
 std::string fingerprint_of(const std::string& model) {
   return cli().figures({"info", model}).at("model_fingerprint");
 }
@@ -34,8 +46,7 @@ bool has_blocks(const std::string& store) {
 class ImportBlocks : public testing::TestWithParam<std::string> {};
 
 TEST_P(ImportBlocks, AStoreOfBlocksIsTheModelOfItsNumbers) {
-  const std::string folder = golden_path(GetParam()), whole = cli().fresh("whole.h5");
-  cli().must_run({"import", folder, "--out", whole});
+  const std::string folder = golden_path(GetParam()), whole = as_store(folder);
   const ModelConfig config = *golden_config(GetParam());
   for (const Dtype dtype : kRoundedFormats) {
     const std::string name = name_of(dtype), store = cli().fresh(name + ".h5");
@@ -46,22 +57,19 @@ TEST_P(ImportBlocks, AStoreOfBlocksIsTheModelOfItsNumbers) {
     if (!has_blocks(store)) continue;
     EXPECT_NE(figures.at("fingerprint"), fingerprint_of(whole));
     // Widened, it is the same model: also where a family's folders hold the transposes.
-    const std::string widened = cli().fresh("widened"), again = cli().fresh("again.h5");
-    cli().must_run({"export", store, "--out", widened});
+    const std::string widened = as_folder(store);
     EXPECT_EQ(fingerprint_of(widened), figures.at("fingerprint"));
     EXPECT_EQ(logits_of(widened), logits_of(store));
     // As it lies, from one store into another.
-    cli().must_run({"import", store, "--out", again});
-    EXPECT_EQ(xxh3_file_hex(again), xxh3_file_hex(store));
+    EXPECT_EQ(xxh3_file_hex(as_store(store)), xxh3_file_hex(store));
   }
 }
 
 TEST_P(ImportBlocks, OtherTypesAreThoseOfAnExportedFolder) {
   const std::string folder = golden_path(GetParam());
   for (const std::string dtype : {"float32", "bf16", "f16"}) {
-    const std::string store = cli().fresh("model.h5"), exported = cli().fresh("exported");
-    cli().must_run({"import", folder, "--out", store, "--dtype", dtype});
-    cli().must_run({"export", folder, "--out", exported, "--dtype", dtype});
+    const std::string store = as_store(folder, {"--dtype", dtype}),
+                      exported = as_folder(folder, {"--dtype", dtype});
     EXPECT_EQ(fingerprint_of(store), fingerprint_of(exported));
     EXPECT_EQ(logits_of(store), logits_of(exported)) << dtype;
   }
@@ -74,10 +82,10 @@ TEST(CliBlocks, AGgufFileKeepsItsBlocksInAStore) {
   for (const fs::path& path : golden_gguf_files(".gguf")) {
     if (!fs::exists(fs::path(path).replace_extension(".h5"))) continue;
     const std::string file = path.string(), store = cli().fresh("model.h5");
-    if (cli().run({"info", file}).status != 0) continue;                    // of an unknown family
-    if (cli().figures({"info", file}).at("kind") != "GGUF file") continue;  // an adapter
-    const auto figures = cli().figures({"import", file, "--out", store});
+    if (cli().run({"info", file}).status != 0) continue;  // of an unknown family
     const auto info = cli().figures({"info", file});
+    if (info.at("kind") != "GGUF file") continue;  // an adapter
+    const auto figures = cli().figures({"import", file, "--out", store});
     EXPECT_EQ(figures.at("fingerprint"), info.at("model_fingerprint")) << file;
     EXPECT_EQ(fingerprint_of(store), info.at("model_fingerprint")) << file;
     EXPECT_EQ(logits_of(store), logits_of(file)) << file;
@@ -94,12 +102,10 @@ TEST(CliBlocks, AGgufFileKeepsItsBlocksInAStore) {
     EXPECT_EQ(formats(file), formats(store)) << file;
     blocks += formats(file).empty() ? 0 : 1;
 
-    const std::string wide = cli().fresh("wide.h5"), exported = cli().fresh("exported");
-    cli().must_run({"import", file, "--out", wide, "--dtype", "float32"});
+    const std::string wide = as_store(file, "--dtype float32");
     EXPECT_FALSE(has_blocks(wide));
     EXPECT_EQ(fingerprint_of(wide), info.at("model_fingerprint")) << file;
-    cli().must_run({"export", store, "--out", exported});
-    EXPECT_EQ(fingerprint_of(exported), info.at("model_fingerprint"));
+    EXPECT_EQ(fingerprint_of(as_folder(store)), info.at("model_fingerprint"));
   }
   EXPECT_GT(blocks, 0) << "no golden GGUF file holds blocks";
 }
@@ -132,8 +138,7 @@ TEST(CliBlocks, WhatWasNotRoundedIsCounted) {
 TEST(CliBlocks, Q8MultipliesInIntegersWithTheSameBitsOnEveryMachine) {
   int found = 0;
   for (const std::string& golden : golden_models()) {
-    const std::string store = cli().fresh("model.h5");
-    cli().must_run({"import", golden_path(golden), "--out", store, "--dtype", "q4_1"});
+    const std::string store = as_store(golden_path(golden), "--dtype q4_1");
     const std::string exact = logits_of(store), q8 = logits_of(store, {"--precision", "q8"});
     if (!has_blocks(store)) continue;
     ++found;
@@ -159,17 +164,7 @@ TEST(CliBlocks, OtherTypesAreRefused) {
 
 // A base in bf16 stays what it is, as a folder and as a store.
 
-std::string bf16_folder() {
-  const std::string folder = cli().fresh("folder");
-  cli().must_run(words("export {base} --out {} --dtype bf16", folder));
-  return folder;
-}
-
-std::string imported(const std::string& folder) {
-  const std::string store = cli().fresh("base.h5");
-  cli().must_run({"import", folder, "--out", store});
-  return store;
-}
+std::string bf16_folder() { return as_folder(cli().base(), "--dtype bf16"); }
 
 /// Where a store's largest tensor lies.
 std::size_t some_bit_of_a_weight(const std::string& path) {
@@ -185,7 +180,7 @@ std::size_t some_bit_of_a_weight(const std::string& path) {
 }
 
 TEST(CliFrozenBase, ImportKeepsTheType) {
-  const std::string folder = bf16_folder(), store = imported(folder);
+  const std::string folder = bf16_folder(), store = as_store(folder);
   const auto of_folder = cli().figures({"info", folder}), info = cli().figures({"info", store});
   EXPECT_EQ(of_folder.at("stored_as"), "bf16");
   EXPECT_EQ(info.at("stored_as"), "bf16");
@@ -197,16 +192,16 @@ TEST(CliFrozenBase, ImportKeepsTheType) {
 }
 
 TEST(CliFrozenBase, ScoresAreThoseOfTheWidenedBase) {
-  const std::string folder = bf16_folder(), store = imported(folder), wide = cli().fresh("wide");
+  const std::string folder = bf16_folder(), store = as_store(folder);
   // The same numbers in float32: exported from the bf16 store, which rounds nothing again.
-  cli().must_run({"export", store, "--out", wide, "--dtype", "float32"});
+  const std::string wide = as_folder(store, "--dtype float32");
   const Words text = "--text {valid} --context 64 --tokenizer bytes";
   const auto wanted = cli().rows(Words{wide} + text);
   for (const std::string& base : {folder, store}) EXPECT_EQ(cli().rows(Words{base} + text), wanted);
 }
 
 TEST(CliFrozenBase, DamageIsFoundByInfo) {
-  const std::string store = imported(bf16_folder());
+  const std::string store = as_store(bf16_folder());
   flip_bit(store, some_bit_of_a_weight(store));
   // Nothing is read at the start that is not needed.
   cli().must_run(words("eval {} --text {valid} --tokenizer bytes", store));
@@ -228,18 +223,19 @@ TEST(CliFrozenBase, AChangedFolderIsRefused) {
 
 // What a config's compute changes of training, and what not.
 
+std::vector<double> losses_of(const std::string& run) {
+  std::vector<double> losses;
+  for (const auto& record : metrics_of(run))
+    if (record.contains("loss")) losses.push_back(record.at("loss"));
+  return losses;
+}
+
 /// Every step's loss is close to the other run's, and not all the same.
 void expect_close_losses(const std::string& rounded, const std::string& exact) {
-  const auto losses = metrics_of(rounded), wanted = metrics_of(exact);
+  const auto losses = losses_of(rounded), wanted = losses_of(exact);
   ASSERT_EQ(losses.size(), wanted.size());
-  bool differ = false;
-  for (std::size_t i = 0; i < losses.size(); ++i) {
-    if (!losses[i].contains("loss")) continue;
-    const double loss = losses[i].at("loss"), other = wanted[i].at("loss");
-    EXPECT_NEAR(loss, other, 2e-2) << losses[i];
-    differ = differ || loss != other;
-  }
-  EXPECT_TRUE(differ) << "nothing was rounded";
+  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], wanted[i], 2e-2) << i;
+  EXPECT_NE(losses, wanted) << "nothing was rounded";
 }
 
 TEST(CliCompute, RoundedTrainingIsCloseToFloat32AndFitsTheSameBase) {
@@ -285,11 +281,8 @@ TEST(CliCompute, WithoutFastProductsOfBf16TheyAreOfFloat32AndThatIsSaid) {
     EXPECT_EQ(contains(result.err, "bf16 is not faster"), precision == std::string("bf16"));
     return out;
   };
-  const std::string exact = run("float32"), rounded = run("bf16");
-  const auto losses = metrics_of(rounded), wanted = metrics_of(exact);
-  ASSERT_EQ(losses.size(), wanted.size());
-  for (std::size_t i = 0; i < losses.size(); ++i)
-    EXPECT_EQ(losses[i].value("loss", 0.0), wanted[i].value("loss", 0.0));
+  const std::string exact = run("float32");
+  EXPECT_EQ(losses_of(run("bf16")), losses_of(exact));
 }
 
 TEST(CliCompute, DryRunCountsRoundedWeights) {

@@ -82,7 +82,7 @@ TEST_P(Bits, FlippedAreFoundOrHarmless) {
   const int bits = static_cast<int>(fs::file_size(path) * 8);
   std::set<std::size_t> harmless_bytes;
   int tried = 0, harmless = 0;
-  for (const int bit : campaign().some_of(bits, GetParam().name, 1000, GetParam().most())) {
+  for (const int bit : some_of(bits, GetParam().name, 1000, GetParam().most())) {
     const auto at = static_cast<std::size_t>(bit - 1);
     flip_bit(path, at);
     const std::string now = read(path);
@@ -104,8 +104,8 @@ TEST_P(Bits, CutShortIsRefused) {
   const std::string path = cli().fresh("copy");
   fs::copy_file(GetParam().make(), path);
   const std::string bytes = read_text(path);
-  for (const int size : campaign().some_of(static_cast<int>(bytes.size()), GetParam().name, 200,
-                                           GetParam().most())) {
+  for (const int size :
+       some_of(static_cast<int>(bytes.size()), GetParam().name, 200, GetParam().most())) {
     fs::resize_file(path, static_cast<std::size_t>(size - 1));
     EXPECT_EQ(read(path), "") << size - 1 << " of " << bytes.size() << " bytes";
     if (HasFailure()) return;

@@ -10,35 +10,25 @@ namespace focus {
 
 /// How far the tests of reliability go: some cases of each kind, or with FOCUS_CAMPAIGN=long in the
 /// environment every one. What the long form found is in docs/reliability.md.
-class Campaign {
- public:
-  bool whole() const { return whole_; }
-  /// All of 1..count, or `few` of them, in the long form `many`: other ones for each name, the same
-  /// ones every time.
-  std::vector<int> some_of(int count, const std::string& name, int few,
-                           int many = std::numeric_limits<int>::max()) const {
-    std::vector<int> numbers(count);
-    std::iota(numbers.begin(), numbers.end(), 1);
-    if (whole_) few = many;
-    if (count <= few) return numbers;
-    Rng rng(std::hash<std::string>{}(name));
-    for (std::size_t i = 0; i < static_cast<std::size_t>(few); ++i)
-      std::swap(numbers[i], numbers[i + rng.below(numbers.size() - i)]);
-    numbers.resize(few);
-    std::ranges::sort(numbers);
-    return numbers;
-  }
+inline bool whole_campaign() {
+  static const char* const how = std::getenv("FOCUS_CAMPAIGN");
+  return how != nullptr && std::string(how) == "long";
+}
 
- private:
-  bool whole_ = [] {
-    const char* const how = std::getenv("FOCUS_CAMPAIGN");
-    return how != nullptr && std::string(how) == "long";
-  }();
-};
-
-inline const Campaign& campaign() {
-  static const Campaign one;
-  return one;
+/// All of 1..count, or `few` of them, in the long form `many`: other ones for each name, the same
+/// ones every time.
+inline std::vector<int> some_of(int count, const std::string& name, int few,
+                                int many = std::numeric_limits<int>::max()) {
+  std::vector<int> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 1);
+  if (whole_campaign()) few = many;
+  if (count <= few) return numbers;
+  Rng rng(std::hash<std::string>{}(name));
+  for (std::size_t i = 0; i < static_cast<std::size_t>(few); ++i)
+    std::swap(numbers[i], numbers[i + rng.below(numbers.size() - i)]);
+  numbers.resize(few);
+  std::ranges::sort(numbers);
+  return numbers;
 }
 
 #ifdef FOCUS_SANITIZED

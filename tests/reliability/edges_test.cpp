@@ -138,8 +138,7 @@ TEST(Edges, OfEveryKeyOfAConfig) {
         }
       });
   int worked = 0, refused = 0;
-  for (const int i :
-       campaign().some_of(static_cast<int>(accepted.size()), "edges of a config", 20)) {
+  for (const int i : some_of(static_cast<int>(accepted.size()), "edges of a config", 20)) {
     const Setting& setting = accepted[i - 1];
     // Where it writes, and how many threads there are, is not what is tried.
     if (setting.key == "out" || setting.key == "data.cache_dir" || setting.key == "threads")
@@ -228,8 +227,7 @@ TEST(Edges, OfEveryKeyOfAModelConfig) {
     });
   }
   int worked = 0, refused = 0;
-  for (const int i :
-       campaign().some_of(static_cast<int>(accepted.size()), "edges of a config", 15)) {
+  for (const int i : some_of(static_cast<int>(accepted.size()), "edges of a config", 15)) {
     const auto& [model, text] = accepted[i - 1];
     const std::string folder = cli().fresh("edge"), out = cli().fresh("edge.h5");
     fs::create_directory(folder);

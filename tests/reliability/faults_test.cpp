@@ -78,8 +78,7 @@ TEST_P(Faults, LoseNothing) {
   for (const std::string kind : {"EIO", "ENOSPC", "EDQUOT", "EINTR", "SHORT"}) {
     const int count = calls(GetParam(), kind);
     ASSERT_GT(count, 0) << kind;
-    for (const int at :
-         campaign().some_of(count, kind + GetParam().name, GetParam().few, GetParam().many)) {
+    for (const int at : some_of(count, kind + GetParam().name, GetParam().few, GetParam().many)) {
       disturb(kind, at);
       ++total;
       if (HasFatalFailure()) return;
@@ -100,7 +99,7 @@ class Killed : public Disturbed {};
 
 TEST_P(Killed, LoseNothing) {
   const Job& job = GetParam();
-  const int kills = campaign().whole() ? 125 : 3;
+  const int kills = whole_campaign() ? 125 : 3;
   using Seconds = std::chrono::duration<double>;
   const auto start = std::chrono::steady_clock::now();
   cli().must_run(job.command(cli().fresh("timed" + job.ending)));

@@ -19,22 +19,6 @@ namespace {
 
 // What a file name may lead to that no command accepts.
 
-/// 320 MB of blanks in 50 kB, as streams one after the other: 5 GB would be as easy.
-const std::string& xz_bomb() {
-  static const std::string bomb = [] {
-    const std::string one = packed(std::string(std::size_t{16} << 20, ' '), ARCHIVE_FILTER_XZ);
-    std::string all;
-    for (int i = 0; i < 20; ++i) all += one;
-    return all;
-  }();
-  return bomb;
-}
-const std::string& bz2_bomb() {
-  static const std::string bomb =
-      packed(std::string(std::size_t{300} << 20, ' '), ARCHIVE_FILTER_BZIP2);
-  return bomb;
-}
-
 std::string noise(std::size_t bytes) {
   Rng rng(23);
   std::string text;
@@ -47,12 +31,6 @@ struct Thing {
   std::function<void(const fs::path& path)> put;
   bool may_be_text = false;
 };
-
-Thing bytes_of(std::string name, std::function<std::string()> bytes, bool may_be_text = false) {
-  return {std::move(name),
-          [bytes = std::move(bytes)](const fs::path& path) { write_text(path, bytes()); },
-          may_be_text};
-}
 
 void put_socket(const fs::path& path) {
   // An address is shorter than many a path: it is bound in its folder.
@@ -71,6 +49,15 @@ std::vector<Thing> hostile_things() {
   const auto link = [](const std::string& to) {
     return [to](const fs::path& path) { fs::create_symlink(to, path); };
   };
+  const auto bytes = [](const std::string& all) {
+    return [all](const fs::path& path) { write_text(path, all); };
+  };
+  const std::string xz = packed(noise(5000), ARCHIVE_FILTER_XZ),
+                    bz2 = packed(noise(5000), ARCHIVE_FILTER_BZIP2);
+  // 320 MB of blanks in 50 kB, as streams one after the other: 5 GB would be as easy.
+  const std::string stream = packed(std::string(std::size_t{16} << 20, ' '), ARCHIVE_FILTER_XZ);
+  std::string xz_bomb;
+  for (int i = 0; i < 20; ++i) xz_bomb += stream;
   return {
       {"a link that leads nowhere", link("nowhere")},
       {"links in a circle",
@@ -84,17 +71,14 @@ std::vector<Thing> hostile_things() {
       {"/dev/full", link("/dev/full")},
       {"a folder", [](const fs::path& path) { fs::create_directory(path); }},
       {"a socket", put_socket},
-      bytes_of("nothing", [] { return ""; }),
-      bytes_of(
-          "noise", [] { return noise(5000); }, true),
-      bytes_of("a cut xz", [] { return packed(noise(5000), ARCHIVE_FILTER_XZ).substr(0, 3000); }),
-      bytes_of("noise behind the magic of xz",
-               [] { return packed("text", ARCHIVE_FILTER_XZ).substr(0, 6) + noise(5000); }),
-      bytes_of("an xz bomb", [] { return xz_bomb(); }),
-      bytes_of("a cut bz2",
-               [] { return packed(noise(5000), ARCHIVE_FILTER_BZIP2).substr(0, 3000); }),
-      bytes_of("noise behind the magic of bz2", [] { return "BZh91AY&SY" + noise(5000); }),
-      bytes_of("a bz2 bomb", [] { return bz2_bomb(); }),
+      {"nothing", bytes("")},
+      {"noise", bytes(noise(5000)), true},
+      {"a cut xz", bytes(xz.substr(0, 3000))},
+      {"noise behind the magic of xz", bytes(xz.substr(0, 6) + noise(5000))},
+      {"an xz bomb", bytes(xz_bomb)},
+      {"a cut bz2", bytes(bz2.substr(0, 3000))},
+      {"noise behind the magic of bz2", bytes("BZh91AY&SY" + noise(5000))},
+      {"a bz2 bomb", bytes(packed(std::string(std::size_t{300} << 20, ' '), ARCHIVE_FILTER_BZIP2))},
       {"two terabytes of nothing",
        [](const fs::path& path) {
          write_text(path, "");
@@ -242,11 +226,10 @@ TEST(Hostile, ThingsInThePlaceOfFiles) {
   const std::vector<Thing> things = hostile_things();
   int tried = 0;
   for (const Place& place : all_places())
-    for (const int i :
-         campaign().some_of(static_cast<int>(things.size()), place.command + place.file, 1)) {
+    for (const int i : some_of(static_cast<int>(things.size()), place.command + place.file, 1)) {
       const Thing& thing = things[i - 1];
       // Two seconds each: in the short form below alone.
-      if (thing.name == "a pipe" && !campaign().whole()) continue;
+      if (thing.name == "a pipe" && !whole_campaign()) continue;
       expect_refused_soon(place, thing);
       ++tried;
       if (testing::Test::HasFatalFailure()) return;

@@ -52,7 +52,7 @@ struct Limit {
 void expect_limits_kept(const Limit& limit, int least, int most, const std::string& command,
                         const Job::Command& words) {
   int worked = 0, refused = 0;
-  const int points = campaign().whole() ? 20 : 3;
+  const int points = whole_campaign() ? 20 : 3;
   for (int i = 0; i <= points; ++i) {
     const int megabytes = least + (most - least) * i / points;
     SCOPED_TRACE(fmt::format("focus {} with {} of {} MB", command, limit.name, megabytes));
@@ -95,7 +95,7 @@ class LimitSearch {
   void run(int least, int most) {
     halve(least, most);
     for (const int change : changes_) {
-      if (!campaign().whole()) continue;
+      if (!whole_campaign()) continue;
       for (int near = change - 20 * kStep; near <= change + 20 * kStep; near += kStep)
         if (near >= least) outcome(near);
     }
@@ -115,7 +115,7 @@ class LimitSearch {
       return;
     }
     const int middle = (least + most) / 2;
-    if (campaign().whole()) {
+    if (whole_campaign()) {
       halve(least, middle);
       return halve(middle, most);
     }
@@ -164,7 +164,7 @@ TEST(Limits, OfMemoryWhereACommandJustWorks) {
   if (kSanitized) GTEST_SKIP() << "no limit can be kept with sanitizers";
   const auto search = [](const std::string& name, const Job::Command& command, int most) {
     for (const std::string kind : {"d", "v"}) {
-      if (kind == "v" && !campaign().whole()) continue;
+      if (kind == "v" && !whole_campaign()) continue;
       SCOPED_TRACE(name);
       LimitSearch limits(kind, command);
       kind == "v" ? limits.run(addresses_to_start(), 600'000) : limits.run(500, most);
@@ -176,7 +176,7 @@ TEST(Limits, OfMemoryWhereACommandJustWorks) {
     return large(out) + "steps=2 checkpoint_every=1";
   };
   search("large", twice, 400'000);
-  if (!campaign().whole()) return;
+  if (!whole_campaign()) return;
   for (const Job& job : jobs()) {
     const auto command = [&](const std::string& out) { return job.command(out + job.ending); };
     search(job.name, command, 300'000);
@@ -272,7 +272,7 @@ TEST(TwoAtOnce, InOneFolderOneTrainsAndTheOtherNamesIt) {
 
 TEST(TwoAtOnce, ImportsWithOneNameLeaveOneWholeStore) {
   const std::string folder = made_once("folder", "export {base}"), out = cli().fresh("both.h5");
-  for (int i = 0; i < (campaign().whole() ? 50 : 3); ++i) {
+  for (int i = 0; i < (whole_campaign() ? 50 : 3); ++i) {
     const Words command = {"import", folder, "--out", out, "--overwrite"};
     const auto first = cli().start(command), second = cli().start(command);
     EXPECT_EQ(first->wait(kRunSeconds).status, 0);
@@ -291,26 +291,21 @@ TEST(TwoAtOnce, ATrainerAndAnExporterOfWhatItWrites) {
   const std::string shorter = cli().fresh("shorter"), longer = cli().fresh("longer");
   cli().must_run(training(shorter, 4));
   cli().must_run(training(longer, 8));
-  const auto exported = [](const std::string& run, const std::string& out) {
-    return Words{"export", cli().base(), "--adapter", run + "/focus.h5", "--out", out};
-  };
-  std::vector<std::map<std::string, std::string>> known;
-  for (const std::string& run : {shorter, longer}) {
+  const auto exported = [](const std::string& run) {
     const std::string out = cli().fresh("exported");
-    cli().must_run(exported(run, out));
-    known.push_back(snapshot(out));
-  }
-  ASSERT_NE(known[0], known[1]);
-  for (int i = 0; i < (campaign().whole() ? 50 : 3); ++i) {
+    cli().must_run(words("export {base} --adapter {}/focus.h5 --out {}", run, out));
+    return snapshot(out);
+  };
+  const auto before = exported(shorter), after = exported(longer);
+  ASSERT_NE(before, after);
+  for (int i = 0; i < (whole_campaign() ? 50 : 3); ++i) {
     const std::string out = cli().fresh("both");
     cli().must_run(training(out, 4));
     const auto trainer = cli().start(training(out, 8) + Words{"--overwrite"});
     for (bool ended = false; !ended;) {
       ended = trainer->ended();  // the last export is of what the trainer has left
-      const std::string folder = cli().fresh("exported");
-      cli().must_run(exported(out, folder));
-      const auto files = snapshot(folder);
-      EXPECT_TRUE(files == known[1] || (!ended && files == known[0]));
+      const auto files = exported(out);
+      EXPECT_TRUE(files == after || (!ended && files == before));
     }
     const ProcessResult trained = trainer->wait(kRunSeconds);
     ASSERT_EQ(trained.status, 0) << trained.err;

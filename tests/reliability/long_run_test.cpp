@@ -37,7 +37,7 @@ Words long_run(const std::string& out, int steps) {
 }
 
 TEST(LongRun, StaysFlatAndGivesTheSameBitsHoweverOftenItIsStopped) {
-  const int steps = campaign().whole() ? 20'000 : 400;
+  const int steps = whole_campaign() ? 20'000 : 400;
   const std::string out = cli().fresh("whole"), broken = cli().fresh("broken");
   std::vector<Footprint> seen;
   {
@@ -87,7 +87,7 @@ TEST(LongRun, StaysFlatAndGivesTheSameBitsHoweverOftenItIsStopped) {
 
   Rng rng(11);
   std::set<int> stops;
-  while (stops.size() < (campaign().whole() ? 10 : 3))
+  while (stops.size() < (whole_campaign() ? 10 : 3))
     stops.insert(1 + static_cast<int>(rng.below(static_cast<std::uint64_t>(steps - 1))));
   const auto go = [&](const Words& more) {
     const ProcessResult part =

@@ -35,24 +35,20 @@ bool may_mount() {
 #define SKIP_WITHOUT_MOUNTS() \
   if (!may_mount()) GTEST_SKIP() << "nobody here may mount a file system"
 
-class Surroundings : public Disturbed {
- protected:
-  /// One line, which names `path`.
-  static void expect_one_line(const ProcessResult& result, const std::string& path) {
-    EXPECT_EQ(result.status, 1) << result.err;
-    ASSERT_FALSE(lines_of(result.err).empty());
-    const std::string line = lines_of(result.err).back();
-    EXPECT_TRUE(line.starts_with("focus " + GetParam().command("out").front())) << result.err;
-    EXPECT_TRUE(contains(line, path) && contains(line, "Read-only file system")) << result.err;
-  }
-};
+class Surroundings : public Disturbed {};
 
 TEST_P(Surroundings, MayForbidToWrite) {
   SKIP_WITHOUT_MOUNTS();
   const Job& job = GetParam();
   static_cast<void>(whole());  // with it, what the command reads
   const std::string parent = cli().fresh("read_only"), out = parent + "/out" + job.ending;
-  expect_one_line(run_by(with_read_only(parent), job.command(out)), parent);
+  const Words command = job.command(out);
+  const ProcessResult result = run_by(with_read_only(parent), command);
+  EXPECT_EQ(result.status, 1) << result.err;
+  ASSERT_FALSE(lines_of(result.err).empty());
+  const std::string line = lines_of(result.err).back();
+  EXPECT_TRUE(line.starts_with("focus " + command[0])) << result.err;
+  EXPECT_TRUE(contains(line, parent) && contains(line, "Read-only file system")) << result.err;
   EXPECT_TRUE(fs::is_empty(parent));
 }
 
@@ -123,7 +119,7 @@ class Clock : public Disturbed {};
 TEST_P(Clock, MayJump) {
   const Job& job = GetParam();
   const std::vector<int> looks =
-      campaign().whole() ? std::vector<int>{1, 2, 3, 5, 10, 20, 50, 100} : std::vector<int>{1, 3};
+      whole_campaign() ? std::vector<int>{1, 2, 3, 5, 10, 20, 50, 100} : std::vector<int>{1, 3};
   for (const long by : {-kHour, kYear})
     for (const int at : looks) {
       SCOPED_TRACE(fmt::format("{}: by {} s at look {}", job.name, by, at));
@@ -163,7 +159,7 @@ TEST(Neighbours, ChangeNoBit) {
   for (unsigned i = 0; i < processors; ++i)
     neighbours.push_back(std::make_unique<Process>(
         Words{"/usr/bin/nice", "-n", "5", "/bin/sh", "-c", "while :; do :; done"}, Environment{}));
-  for (int i = 0; i < (campaign().whole() ? 20 : 1); ++i) {
+  for (int i = 0; i < (whole_campaign() ? 20 : 1); ++i) {
     const std::string out = cli().fresh("crowded");
     cli().must_run(command(out));
     expect_same_run(out, alone);
@@ -174,7 +170,7 @@ TEST(Neighbours, ChangeNoBit) {
 /// left in the end.
 void expect_kills_lose_nothing(const Words& command, const std::string& whole, double seconds) {
   constexpr int kRanks = 3;
-  const int kills = campaign().whole() ? 50 : 1;
+  const int kills = whole_campaign() ? 50 : 1;
   const auto into = [&](const std::string& out) { return command + Words{"out=" + out}; };
   Rng rng(29);
   int killed = 0;
