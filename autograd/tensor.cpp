@@ -206,11 +206,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
   return tensor;
 }
 
-Tensor Tensor::clone() const {
-  Tensor copy(shape_);
-  std::ranges::copy(span(), copy.data());
-  return copy;
-}
+Tensor Tensor::clone() const { return from(shape_, span()); }
 
 void Tensor::fill(Real value) { std::ranges::fill(span(), value); }
 

@@ -39,15 +39,6 @@ void multiply_rounded(const Bf16Matrix& a, Index n, Real* c, Index ldc, Start st
   });
 }
 
-/// C = start + A B for rounded matrices.
-void multiply_rounded(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start,
-                      const simd::Bf16Kernels& kernels) {
-  multiply_rounded(a, b.cols(), c, ldc, start, kernels,
-                   [&](Index p, Index depth, Index j, Index columns, void* packed) {
-                     kernels.pack(b.row(p) + j, b.pitch(), depth, columns, packed);
-                   });
-}
-
 Index even(Index n) { return (n + 1) / 2 * 2; }
 
 /// Rows of the transpose of a tall matrix are read several at a time; where all began at the same
@@ -139,12 +130,15 @@ void gemm_nt(const Bf16Matrix& a, const MatrixView& w, Real* c, Index ldc, Start
 
 void gemm(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start,
           const simd::Bf16Kernels& kernels) {
-  multiply_rounded(a, b, c, ldc, start, kernels);
+  multiply_rounded(a, b.cols(), c, ldc, start, kernels,
+                   [&](Index p, Index depth, Index j, Index columns, void* packed) {
+                     kernels.pack(b.row(p) + j, b.pitch(), depth, columns, packed);
+                   });
 }
 
 void gemm_tn(const Bf16Matrix& a, const Bf16Matrix& b, Real* c, Index ldc, Start start,
              const simd::Bf16Kernels& kernels) {
-  multiply_rounded(a.transposed(kernels), b, c, ldc, start, kernels);
+  gemm(a.transposed(kernels), b, c, ldc, start, kernels);
 }
 
 }  // namespace focus

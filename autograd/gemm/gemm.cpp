@@ -25,11 +25,6 @@ auto packing(const Operand& b) {
   };
 }
 
-void multiply_serial(Index m, Index n, Index k, Operand a, Operand b, Real* c, Index ldc,
-                     Start start) {
-  packed::multiply_serial(m, n, k, a, packing(b), c, ldc, start);
-}
-
 /// C[m, n] for few rows of A, where the rows of Bᵀ are contiguous: one pass over B.
 void multiply_rows(Index m, Index n, Index k, const Operand& a, const Operand& b, Real* c,
                    Index ldc, Start start) {
@@ -56,17 +51,17 @@ namespace serial {
 
 void gemm(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
           Index ldc, Start start) {
-  multiply_serial(m, n, k, {a, lda, 1}, {b, ldb, 1}, c, ldc, start);
+  packed::multiply_serial(m, n, k, {a, lda, 1}, packing({b, ldb, 1}), c, ldc, start);
 }
 
 void gemm_nt(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
              Index ldc, Start start) {
-  multiply_serial(m, n, k, {a, lda, 1}, {b, 1, ldb}, c, ldc, start);
+  packed::multiply_serial(m, n, k, {a, lda, 1}, packing({b, 1, ldb}), c, ldc, start);
 }
 
 void gemm_tn(Index m, Index n, Index k, const Real* a, Index lda, const Real* b, Index ldb, Real* c,
              Index ldc, Start start) {
-  multiply_serial(m, n, k, {a, 1, lda}, {b, ldb, 1}, c, ldc, start);
+  packed::multiply_serial(m, n, k, {a, 1, lda}, packing({b, ldb, 1}), c, ldc, start);
 }
 
 }  // namespace serial

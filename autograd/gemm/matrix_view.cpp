@@ -47,18 +47,6 @@ Index rows_together(const MatrixView& view, Index row, Index count) {
 struct StoredPart {
   Index line, lines, first, count;
 };
-/// Rows [p, p + depth), columns [j, j + columns) of a product's right-hand side, W or Wᵀ, as they
-/// are stored: the part's lines are the block's rows, or its columns.
-struct StoredBlock {
-  StoredPart part;
-  bool lines_are_rows;
-};
-StoredBlock block_of(const MatrixView& w, bool transposed, Index p, Index depth, Index j,
-                     Index columns) {
-  const bool lines_are_rows = w.transposed == transposed;
-  return {lines_are_rows ? StoredPart{p, depth, j, columns} : StoredPart{j, columns, p, depth},
-          lines_are_rows};
-}
 
 /// Where Real numbers lie as the kernels want them: else null.
 const Real* direct(const MatrixView& view, const StoredPart& part) {
@@ -106,10 +94,8 @@ void pack_rows_of_blocks(const MatrixView& view, const StoredPart& part, Real* p
   }
 }
 
-/// Puts a block into panels.
-void pack_block(const MatrixView& view, const StoredBlock& block, Real* panels) {
-  const StoredPart& part = block.part;
-  const bool lines_are_rows = block.lines_are_rows;
+/// Puts a block into panels, the part's lines being its rows, or its columns.
+void pack_block(const MatrixView& view, const StoredPart& part, bool lines_are_rows, Real* panels) {
   const simd::Kernels& kernels = simd::kernels();
   const auto put = [&](const Real* source, Index ld, Index rows, Index columns, Real* to) {
     if (lines_are_rows)
@@ -132,6 +118,16 @@ void pack_block(const MatrixView& view, const StoredBlock& block, Real* panels) 
     read_part(view, of_panel, strip.data());
     put(strip.data(), of_panel.count, rows, width, panels + c * rows);
   }
+}
+
+/// Packs blocks, rows [p, p + depth), columns [j, j + columns), of a product's right-hand side, W
+/// or Wᵀ.
+auto packing(const MatrixView& w, bool transposed) {
+  return [&w, lines_are_rows = w.transposed == transposed](Index p, Index depth, Index j,
+                                                           Index columns, Real* panels) {
+    const StoredPart rows{p, depth, j, columns}, turned{j, columns, p, depth};
+    pack_block(w, lines_are_rows ? rows : turned, lines_are_rows, panels);
+  };
 }
 
 /// Rows of a transposed matrix that are put together at a time: two cache lines of floats.
@@ -223,12 +219,7 @@ void gemm_nt(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, In
   }
   if (m <= packed::kFewRows) return multiply_rows(m, a, lda, b, c, ldc, start);
   // Bᵀ's rows are B's columns.
-  packed::multiply_parallel(
-      m, b.rows, b.cols, {a, lda, 1},
-      [&](Index p, Index depth, Index j, Index columns, Real* panels) {
-        pack_block(b, block_of(b, true, p, depth, j, columns), panels);
-      },
-      c, ldc, start);
+  packed::multiply_parallel(m, b.rows, b.cols, {a, lda, 1}, packing(b, true), c, ldc, start);
 }
 
 void gemm_nt(Index m, const Real* a, Index lda, std::span<const SharedProduct> products) {
@@ -239,12 +230,7 @@ void gemm_nt(Index m, const Real* a, Index lda, std::span<const SharedProduct> p
 }
 
 void gemm(Index m, const Real* a, Index lda, const MatrixView& b, Real* c, Index ldc, Start start) {
-  packed::multiply_parallel(
-      m, b.cols, b.rows, {a, lda, 1},
-      [&](Index p, Index depth, Index j, Index columns, Real* panels) {
-        pack_block(b, block_of(b, false, p, depth, j, columns), panels);
-      },
-      c, ldc, start);
+  packed::multiply_parallel(m, b.cols, b.rows, {a, lda, 1}, packing(b, false), c, ldc, start);
 }
 
 }  // namespace focus

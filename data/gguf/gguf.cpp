@@ -39,10 +39,6 @@ constexpr std::size_t kMostNameBytes = 63;  // of a tensor, in llama.cpp
 /// A name's length, the number of dimensions, a type, an offset.
 constexpr std::size_t kSmallestEntry = 8 + 4 + 4 + 8;
 
-std::uint64_t padded(std::uint64_t at, std::uint64_t alignment) {
-  return (at + alignment - 1) / alignment * alignment;
-}
-
 std::uint32_t read_version(GgufBytes& bytes) {
   const std::string& where = bytes.where();
   if (bytes.left() < kGgufMagic.size() + 4)
@@ -136,7 +132,7 @@ void place_tensors(std::vector<TensorInfo>& tensors, std::uint64_t data, std::ui
       fail("{}: tensor '{}' reaches beyond the end of the file, which has {} bytes; get it again",
            where, name, file_bytes);
     info.bytes = blocks * block_bytes;
-    next = padded(next + info.bytes, alignment);
+    next += info.bytes + padding_after(next + info.bytes, alignment);
   }
 }
 
@@ -175,7 +171,8 @@ GgufHeader parse_gguf(std::span<const std::byte> file, const std::string& where)
     const std::string& name = header.tensors.back().name;
     if (!names.insert(name).second) fail("{}: tensor '{}' appears twice", where, shown(name));
   }
-  place_tensors(header.tensors, padded(bytes.at(), alignment), alignment, file.size(), where);
+  const std::uint64_t data = bytes.at() + padding_after(bytes.at(), alignment);
+  place_tensors(header.tensors, data, alignment, file.size(), where);
   return header;
 }
 

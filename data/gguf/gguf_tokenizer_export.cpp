@@ -94,11 +94,6 @@ const GgufPreTokenizer& recognised(const GgufJson& file, bool nfc, const std::st
   return *found;
 }
 
-void put_vocabulary(const GgufJson& file, GgufTokens& t) {
-  for (const auto& [token, id] : file.at("model").at("vocab").items())
-    t.put(id.get<std::int32_t>(), token, TokenType::normal);
-}
-
 void put_added(const GgufJson& file, GgufTokens& t) {
   bool takes_blanks = false;
   for (const GgufJson& added : file.value("added_tokens", GgufJson::array())) {
@@ -193,18 +188,16 @@ void score_by_merges(const JsonView& model, GgufTokens& t) {
         astray));
 }
 
-bool is_byte_token(const std::string& token) {
-  return token.size() == 6 && token.starts_with("<0x") && token.back() == '>';
-}
-
 void read_with_byte_fallback(const GgufJson& file, const std::string& where, GgufTokens& t) {
   t.model = "llama";
   t.add_space_prefix = read_space_prefix(file, where);
   const GgufJson unknown = file.at("model").value("unk_token", GgufJson());
   for (std::size_t id = 0; id < t.tokens.size(); ++id) {
-    if (is_byte_token(t.tokens[id]) && t.types[id] == TokenType::normal)
+    const std::string& token = t.tokens[id];
+    if (t.types[id] == TokenType::normal && token.size() == 6 && token.starts_with("<0x") &&
+        token.back() == '>')
       t.types[id] = TokenType::byte;
-    if (unknown == t.tokens[id]) t.types[id] = TokenType::unknown;
+    if (unknown == token) t.types[id] = TokenType::unknown;
   }
   score_by_merges(JsonView(file, where).at("model"), t);
 }
@@ -213,7 +206,8 @@ void read_with_byte_fallback(const GgufJson& file, const std::string& where, Ggu
 /// llama. Throws std::runtime_error naming the step that llama.cpp has no form of.
 GgufTokens tokens_of_json(const GgufJson& file, const std::string& where) {
   GgufTokens t;
-  put_vocabulary(file, t);
+  for (const auto& [token, id] : file.at("model").at("vocab").items())
+    t.put(id.get<std::int32_t>(), token, TokenType::normal);
   put_added(file, t);
   if (file.at("model").value("byte_fallback", false))
     read_with_byte_fallback(file, where, t);
@@ -305,20 +299,6 @@ void fit_to_rows(std::int32_t rows, GgufTokens& t) {
     });
 }
 
-/// Whether texts get BOS and EOS.
-void add_text_ends(const Tokenizer& tokenizer, std::optional<std::int32_t> bos,
-                   std::optional<std::int32_t> eos, GgufTokens& t, GgufKeys& keys) {
-  const auto add = [&](const char* name, std::span<const std::int32_t> around,
-                       std::optional<std::int32_t> id) {
-    if (!around.empty() && (around.size() > 1 || around.front() != id))
-      t.notices.push_back(
-          fmt::format("llama.cpp adds {} to texts, but this tokenizer adds other tokens", name));
-    keys.flag(fmt::format("tokenizer.ggml.add_{}_token", name), !around.empty());
-  };
-  add("bos", tokenizer.prefix(), bos);
-  add("eos", tokenizer.suffix(), eos);
-}
-
 /// Adds the ids of special tokens, and whether texts get BOS and EOS.
 void add_special_tokens(const Tokenizer& tokenizer, const TokenizerConfig& config,
                         const nlohmann::json& generation, GgufTokens& t, GgufKeys& keys) {
@@ -350,7 +330,15 @@ void add_special_tokens(const Tokenizer& tokenizer, const TokenizerConfig& confi
   }
   put("unknown_token_id", named("unk_token", id_of(t.types, TokenType::unknown)));
   put("padding_token_id", named("pad_token", std::nullopt));
-  add_text_ends(tokenizer, bos, eos, t, keys);
+  const auto add_end = [&](const char* name, std::span<const std::int32_t> around,
+                           std::optional<std::int32_t> id) {
+    if (!around.empty() && (around.size() > 1 || around.front() != id))
+      t.notices.push_back(
+          fmt::format("llama.cpp adds {} to texts, but this tokenizer adds other tokens", name));
+    keys.flag(fmt::format("tokenizer.ggml.add_{}_token", name), !around.empty());
+  };
+  add_end("bos", tokenizer.prefix(), bos);
+  add_end("eos", tokenizer.suffix(), eos);
 }
 
 /// The default template is in a file of its own or in tokenizer_config.json, where there may be

@@ -163,7 +163,6 @@ void read_config_fields(const std::vector<ConfigField>& fields, const std::strin
     problems.push_back({root.line, "expected lines of `key: value`, got a single value or a list"});
   }
   std::ranges::stable_sort(problems, {}, &ConfigProblem::line);
-  lines.reserve(problems.size());
   for (const ConfigProblem& problem : problems)
     lines.push_back(fmt::format("{}:{}: {}", source, problem.line, problem.text));
 
@@ -190,9 +189,8 @@ std::string read_config_file(const std::string& path) {
 std::string place_of_setting(std::string_view problem, const std::string& text,
                              const std::string& source, const std::vector<std::string>& overrides) {
   const std::string key(problem.substr(0, problem.find_first_of(" :,")));
-  const auto sets_it = [&](const std::string& item) { return item.starts_with(key + "="); };
   for (auto item = overrides.rbegin(); item != overrides.rend(); ++item)
-    if (sets_it(*item)) return fmt::format("override {}: ", shown(*item));
+    if (item->starts_with(key + "=")) return fmt::format("override {}: ", shown(*item));
   std::vector<ConfigProblem> none;
   const ConfigNode root = parse_config_yaml(text, none);
   const ConfigNode* map = &root;

@@ -130,9 +130,8 @@ template std::string value_text(double);
 
 std::size_t read_choice(const ConfigNode& node, std::span<const std::string_view> names) {
   const std::string wanted = fmt::format("one of {}", fmt::join(names, ", "));
-  if (node.kind != Kind::kScalar) refuse_value(wanted, node);
   const auto found = std::ranges::find(names, node.text);
-  if (found == names.end()) refuse_value(wanted, node);
+  if (node.kind != Kind::kScalar || found == names.end()) refuse_value(wanted, node);
   return static_cast<std::size_t>(found - names.begin());
 }
 

@@ -20,12 +20,11 @@ using Kind = ConfigNode::Kind;
 constexpr int kMaxDepth = 16;
 constexpr int kMaxValues = 10'000;  // keys count too
 
-struct TooMuch {
-  int line;
-  std::string problem;
-};
-
 int line_of(const YAML::Mark& mark) { return mark.line + 1; }
+
+ConfigProblem too_many(const char* what, int most, const YAML::Mark& mark) {
+  return {line_of(mark), fmt::format("expected at most {} {}, got more", most, what)};
+}
 
 /// Builds ConfigNodes from the parser's events. Events, not yaml-cpp's own tree: the tree has
 /// already followed the aliases and forgotten repeated keys, tags and quotes.
@@ -60,15 +59,13 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                        YAML::EmitterStyle::value) override {
-    check_tag(mark, tag);
-    open(Kind::kList, mark);
+    open(Kind::kList, mark, tag);
   }
   void OnSequenceEnd() override { close(); }
 
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                   YAML::EmitterStyle::value) override {
-    check_tag(mark, tag);
-    open(Kind::kMap, mark);
+    open(Kind::kMap, mark, tag);
   }
   void OnMapEnd() override { close(); }
 
@@ -82,8 +79,7 @@ class TreeBuilder : public YAML::EventHandler {
   };
 
   ConfigNode make(Kind kind, const YAML::Mark& mark) {
-    if (++values_ > kMaxValues)
-      throw TooMuch{line_of(mark), fmt::format("expected at most {} values, got more", kMaxValues)};
+    if (++values_ > kMaxValues) throw too_many("values", kMaxValues, mark);
     return {.kind = kind, .line = line_of(mark), .entries = {}};
   }
 
@@ -97,9 +93,9 @@ class TreeBuilder : public YAML::EventHandler {
       refuse(mark, fmt::format("tags ({}) are not supported, write the bare value", shown(tag)));
   }
 
-  void open(Kind kind, const YAML::Mark& mark) {
-    if (stack_.size() >= kMaxDepth)
-      throw TooMuch{line_of(mark), fmt::format("expected at most {} levels, got more", kMaxDepth)};
+  void open(Kind kind, const YAML::Mark& mark, const std::string& tag) {
+    check_tag(mark, tag);
+    if (stack_.size() >= kMaxDepth) throw too_many("levels", kMaxDepth, mark);
     stack_.push_back({make(kind, mark)});
   }
 
@@ -175,8 +171,8 @@ ConfigNode parse_config_yaml(const std::string& text, std::vector<ConfigProblem>
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
     }
-  } catch (const TooMuch& much) {
-    problems.push_back({much.line, much.problem});
+  } catch (const ConfigProblem& much) {
+    problems.push_back(much);
     return empty;
   } catch (const YAML::Exception& error) {
     problems.push_back({line_of(error.mark), "not valid YAML: " + shown(error.msg)});

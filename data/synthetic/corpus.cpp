@@ -180,20 +180,18 @@ class Writer {
     const std::size_t count = 2 + rng_.below(2);
     while (people_.size() < count) {
       Person person = make_person(rng_);
-      std::vector<const FactKind*> kinds;
-      for (const FactKind& kind : kOptionalFacts) kinds.push_back(&kind);
+      std::vector<FactKind> kinds(kOptionalFacts.begin(), kOptionalFacts.end());
       shuffle(rng_, kinds);
       kinds.resize(2 + rng_.below(4 - count));
-      for (const FactKind* kind : kinds) kind->add(rng_, person);
+      for (const FactKind& kind : kinds) kind.add(rng_, person);
       if (std::ranges::any_of(people_, [&](const Person& p) { return collide(p, person); }))
         continue;
       people_.push_back(std::move(person));
       told_.push_back(std::move(kinds));
     }
     for (std::size_t i = 0; i < count; ++i) {
-      const Person& next = people_[(i + 1) % count];
-      people_[i]["creditor"] = next.at("first");
-      people_[i]["full_creditor"] = next.at("full");
+      people_[i]["creditor"] = after(i).at("first");
+      people_[i]["full_creditor"] = after(i).at("full");
     }
   }
 
@@ -207,21 +205,20 @@ class Writer {
     });
   }
 
-  const Person& other_than(std::size_t i) {
-    return people_[(i + 1 + rng_.below(people_.size() - 1)) % people_.size()];
+  /// The person that many places after i, in a circle.
+  const Person& after(std::size_t i, std::size_t places = 1) const {
+    return people_[(i + places) % people_.size()];
   }
 
   std::optional<std::string> fill(Text text, const Person& first, const Person& second) {
-    return fill_slots(text, [&](Text slot) { return slot_value(slot, first, second); });
-  }
-
-  std::optional<Text> slot_value(Text slot, const Person& first, const Person& second) {
-    if (const auto word = small_word(rng_, slot)) return word;
-    const Person& person = slot.ends_with('2') ? second : first;
-    if (slot.ends_with('2')) slot.remove_suffix(1);
-    const auto found = person.find(slot);
-    if (found == person.end()) return std::nullopt;
-    return found->second;
+    return fill_slots(text, [&](Text slot) -> std::optional<Text> {
+      if (const auto word = small_word(rng_, slot)) return word;
+      const Person& person = slot.ends_with('2') ? second : first;
+      if (slot.ends_with('2')) slot.remove_suffix(1);
+      const auto found = person.find(slot);
+      if (found == person.end()) return std::nullopt;
+      return found->second;
+    });
   }
 
   /// The next sentence of the deck that fits the two, put back at the bottom.
@@ -244,11 +241,9 @@ class Writer {
   std::string write_opening() {
     std::string text = deal("titles", people_[0], people_[1]) + "\n\n";
     for (std::size_t i = 0; i < people_.size(); ++i) {
-      const Person& person = people_[i];
-      const Person& other = people_[(i + 1) % people_.size()];
+      const Person &person = people_[i], &other = after(i);
       text += deal("tell_person", person, other);
-      for (const FactKind* kind : told_[i])
-        text += fmt::format(" {}", deal(kind->tell, person, other));
+      for (const FactKind& kind : told_[i]) (text += ' ') += deal(kind.tell, person, other);
       text += "\n\n";
     }
     return text;
@@ -258,10 +253,9 @@ class Writer {
   std::string write_ending() {
     std::vector<std::string> pairs;
     for (std::size_t i = 0; i < people_.size(); ++i) {
-      const Person& person = people_[i];
-      const Person& other = people_[(i + 1) % people_.size()];
+      const Person &person = people_[i], &other = after(i);
       pairs.push_back(ask("ask_person", person, other));
-      for (const FactKind* kind : told_[i]) pairs.push_back(ask(kind->ask, person, other));
+      for (const FactKind& kind : told_[i]) pairs.push_back(ask(kind.ask, person, other));
     }
     shuffle(rng_, pairs);
     std::string text;
@@ -280,8 +274,7 @@ class Writer {
 
   std::string write_paragraph() {
     const std::size_t i = rng_.below(people_.size());
-    const Person& person = people_[i];
-    const Person& other = other_than(i);
+    const Person &person = people_[i], &other = after(i, 1 + rng_.below(people_.size() - 1));
     std::string text = deal("events", person, other);
     const std::size_t sentences = 2 + rng_.below(4);
     for (std::size_t n = 0; n < sentences; ++n) {
@@ -295,8 +288,8 @@ class Writer {
 
   Rng& rng_;
   std::vector<Person> people_;
-  std::vector<std::vector<const FactKind*>> told_;  // of each person
-  std::map<Text, std::vector<Text>> decks_;         // by section
+  std::vector<std::vector<FactKind>> told_;  // of each person
+  std::map<Text, std::vector<Text>> decks_;  // by section
 };
 
 }  // namespace

@@ -1,12 +1,13 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "data/settings/config_values.h"
 
 namespace focus {
 
@@ -32,7 +33,7 @@ enum class CorpusKind {
   chain    // two chains of people, each living with the one before; then where the last ones live
 };
 constexpr auto enum_names(CorpusKind) {
-  return std::array<std::string_view, 5>{"tales", "recall", "copy", "lookup", "chain"};
+  return enum_list("tales", "recall", "copy", "lookup", "chain");
 }
 
 /// Built-in texts whose answers lie far back: between facts and questions are

@@ -31,6 +31,13 @@ struct StoreReader::Impl {
     return it->second;
   }
 
+  /// The attributes of a group.
+  const auto& group(std::string_view object) const {
+    const auto it = contents.groups.find(std::string(object));
+    if (it == contents.groups.end()) fail("{}: there is no group '{}'", name(), object);
+    return it->second;
+  }
+
   /// The very file that is open: another may have its name by now.
   std::shared_ptr<const MappedFile> map_file() const {
     h5_prepare();
@@ -183,11 +190,9 @@ bool StoreReader::has_attribute(std::string_view object, std::string_view name) 
 template <class Wanted>
 Wanted StoreReader::attribute(std::string_view object, std::string_view name,
                               std::string_view wanted) const {
-  const auto group = impl_->contents.groups.find(std::string(object));
-  if (group == impl_->contents.groups.end()) fail("{}: there is no group '{}'", describe(), object);
-  const auto it = group->second.find(std::string(name));
-  if (it == group->second.end())
-    fail("{}: group '{}' has no attribute '{}'", describe(), object, name);
+  const auto& group = impl_->group(object);
+  const auto it = group.find(std::string(name));
+  if (it == group.end()) fail("{}: group '{}' has no attribute '{}'", describe(), object, name);
   if (const auto* exact = std::get_if<Wanted>(&it->second)) return *exact;
   if constexpr (std::is_integral_v<Wanted>) {
     const auto* signed_number = std::get_if<std::int64_t>(&it->second);
@@ -238,9 +243,7 @@ Tensor StoreReader::tensor(std::string_view path, const std::optional<Shape>& ex
 }
 
 std::vector<std::string> StoreReader::list(std::string_view group) const {
-  if (!impl_->contents.groups.contains(std::string(group))) {
-    fail("{}: there is no group '{}'", describe(), group);
-  }
+  impl_->group(group);
   const std::string prefix = group == "/" ? "/" : std::string(group) + "/";
   std::set<std::string> names;
   const auto add = [&](const auto& objects) {
@@ -266,9 +269,7 @@ void StoreReader::verify() const {
 }
 
 std::unique_ptr<TensorSource> StoreReader::source(std::string_view prefix) const {
-  if (!impl_->contents.groups.contains(std::string(prefix))) {
-    fail("{}: there is no group '{}'", describe(), prefix);
-  }
+  impl_->group(prefix);
   return std::make_unique<StoreSource>(impl_, prefix == "/" ? "/" : std::string(prefix) + "/");
 }
 

@@ -122,7 +122,9 @@ class Scan {
       if (*found.offset > file_bytes_ || bytes > file_bytes_ - *found.offset)
         refuse(path, "it reaches beyond the end of the file; use another copy");
     }
-    found.checksum = dataset_checksum(attributes, path);
+    const std::string* checksum = text_of(attributes, "xxh3");
+    if (checksum == nullptr) refuse(path, "it has no checksum (attribute 'xxh3')");
+    found.checksum = *checksum;
     if (const NumberFormat format = format_named(found.type); in_blocks(format))
       take_for_blocks(format, path, found);
     return found;
@@ -137,16 +139,20 @@ class Scan {
     found.shape[1] = found.shape[1] / block * block_numbers(format);
   }
 
-  std::string type_name(hid_t type, const std::map<std::string, AttributeValue>& attributes,
-                        const std::string& path) const {
+  using Attributes = std::map<std::string, AttributeValue>;
+  /// The text of an attribute; null where it has none.
+  static const std::string* text_of(const Attributes& attributes, const char* name) {
+    const auto found = attributes.find(name);
+    return found == attributes.end() ? nullptr : std::get_if<std::string>(&found->second);
+  }
+
+  std::string type_name(hid_t type, const Attributes& attributes, const std::string& path) const {
     if (H5Tequal(type, H5T_IEEE_F32LE) > 0) return "f32";
     if (H5Tequal(type, H5T_IEEE_F64LE) > 0) return "f64";
     if (H5Tequal(type, H5T_STD_U64LE) > 0) return "u64";
-    const auto dtype = attributes.find("dtype");
-    const auto* text =
-        dtype == attributes.end() ? nullptr : std::get_if<std::string>(&dtype->second);
+    const std::string* text = text_of(attributes, "dtype");
     if (H5Tequal(type, H5T_STD_U8LE) > 0) {
-      if (dtype == attributes.end()) return "u8";
+      if (!attributes.contains("dtype")) return "u8";
       if (text != nullptr && in_blocks(format_named(*text))) return *text;
       refuse(path, "its attribute 'dtype' is not a known GGML block type");
     }
@@ -159,19 +165,10 @@ class Scan {
            "are)");
   }
 
-  std::string dataset_checksum(const std::map<std::string, AttributeValue>& attributes,
-                               const std::string& path) const {
-    const auto it = attributes.find("xxh3");
-    const auto* text = it == attributes.end() ? nullptr : std::get_if<std::string>(&it->second);
-    if (text == nullptr) refuse(path, "it has no checksum (attribute 'xxh3')");
-    return *text;
-  }
-
-  std::map<std::string, AttributeValue> read_attributes(hid_t object,
-                                                        const std::string& path) const {
+  Attributes read_attributes(hid_t object, const std::string& path) const {
     const int count = H5Aget_num_attrs(object);
     if (count < 0) h5_fail_reading(name_, path);
-    std::map<std::string, AttributeValue> found;
+    Attributes found;
     for (int i = 0; i < count; ++i) {
       const H5Handle attribute =
           handle(H5Aopen_by_idx(object, ".", H5_INDEX_NAME, H5_ITER_INC, static_cast<hsize_t>(i),

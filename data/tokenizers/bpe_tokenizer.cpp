@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "autograd/base/check.h"
@@ -369,19 +370,15 @@ nlohmann::json gpt2_as_json(const TokenizerFiles& files, const std::string& wher
   const std::string merges_name = by_openai ? "vocab.bpe" : "merges.txt";
   nlohmann::json vocabulary =
       parse_strict_json(tokenizer_file(files, vocabulary_name, where), where);
-  const std::string& lines = tokenizer_file(files, merges_name, where);
+  std::istringstream lines(tokenizer_file(files, merges_name, where));
   nlohmann::json merges = nlohmann::json::array(), added = nlohmann::json::array();
-  int line_number = 0;
-  for (std::size_t begin = 0; begin < lines.size();) {
-    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
-    std::string line = lines.substr(begin, end - begin);
-    begin = end + 1;
-    ++line_number;
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
     if (line.ends_with('\r')) line.pop_back();
     // Only the first line may be the version comment: a merge may begin with #.
-    if (line.empty() || (line_number == 1 && line.starts_with("#version"))) continue;
+    if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
     merges.emplace_back(
-        split_merge(line, fmt::format("{}: {} line {}", where, merges_name, line_number)));
+        split_merge(line, fmt::format("{}: {} line {}", where, merges_name, number)));
   }
   if (vocabulary.is_object() && vocabulary.contains(kGpt2End))
     added.push_back({{"id", vocabulary[kGpt2End]}, {"content", kGpt2End}, {"special", true}});

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <concepts>
 #include <limits>
 #include <queue>
 
@@ -15,16 +16,13 @@ namespace {
 
 constexpr std::size_t kLongPiece = PieceCache::kMaxPiece;  // longer: split where merges allow
 
-std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) {
-  return (static_cast<std::uint64_t>(left) << 32) | right;
+std::uint64_t pair_key(std::integral auto left, std::integral auto right) {
+  return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
+         static_cast<std::uint32_t>(right);
 }
 
 std::uint64_t hash_of(std::string_view piece) {
   return XXH3_64bits(piece.data(), piece.size()) >> 1;  // never FlatMap::kNoKey
-}
-
-std::uint64_t merge_key(std::int32_t left, std::int32_t right) {
-  return pair_key(static_cast<std::uint32_t>(left), static_cast<std::uint32_t>(right));
 }
 
 }  // namespace
@@ -129,7 +127,7 @@ Bpe::Bpe(Vocabulary vocabulary, const Merges& merges, const BpeOptions& options,
         fail("{}: merge {} ({} with {}) needs the token {}, which is not in the vocabulary", where,
              rank, json_quoted(left), json_quoted(right), json_quoted(token));
     }
-    merges_.set(merge_key(*find(left), *find(right)),
+    merges_.set(pair_key(*find(left), *find(right)),
                 {static_cast<std::int32_t>(rank), *find(merged)});
     char32_t previous = utf8_code_point(merged);
     for (std::size_t i = utf8_char_size(merged[0]); i < merged.size();) {
@@ -147,7 +145,7 @@ std::optional<std::int32_t> Bpe::find(std::string_view token) const {
 }
 
 const Bpe::Merge* Bpe::find_merge(std::int32_t left, std::int32_t right) const {
-  return merges_.find(merge_key(left, right));
+  return merges_.find(pair_key(left, right));
 }
 
 void Bpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) {

@@ -114,18 +114,17 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   void put(AddedToken token, const TokenizerConfig& config) {
-    if (by_content_.contains(token.content)) return keep_flags(token);
+    const auto known = by_content_.find(token.content);
+    if (known != by_content_.end()) {  // the configuration adds its flags
+      AddedToken& own = added_.at(known->second);
+      own.lstrip |= token.lstrip;
+      own.rstrip |= token.rstrip;
+      own.single_word |= token.single_word;
+      return;
+    }
     // A piece with that id is a placeholder, which the token takes the place of.
     token.id = config.place(token, find_piece(token.content), false, vocab_size_);
     add(std::move(token));
-  }
-
-  /// What the configuration says of a token that the model has as well.
-  void keep_flags(const AddedToken& token) {
-    AddedToken& own = added_.at(by_content_.at(token.content));
-    own.lstrip = own.lstrip || token.lstrip;
-    own.rstrip = own.rstrip || token.rstrip;
-    own.single_word = own.single_word || token.single_word;
   }
 
   /// A piece has marks where a token has spaces.

@@ -85,26 +85,19 @@ std::string_view joined(std::string_view left, std::string_view right) {
 std::vector<std::string_view> merge_parts(std::vector<Part> parts, const std::string& behavior) {
   std::vector<std::string_view> pieces;
   bool previous_match = false;
-  if (behavior == "MergedWithNext") {
-    for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-      if (part->is_match && !previous_match && !pieces.empty())
-        pieces.back() = joined(part->text, pieces.back());
-      else
-        pieces.push_back(part->text);
-      previous_match = part->is_match;
-    }
-    std::reverse(pieces.begin(), pieces.end());
-    return pieces;
-  }
+  const bool from_the_end = behavior == "MergedWithNext";
+  if (from_the_end) std::ranges::reverse(parts);
   for (const Part& part : parts) {
     const bool merge = behavior == "Contiguous" ? part.is_match == previous_match
                                                 : part.is_match && !previous_match;
     if (merge && !pieces.empty())
-      pieces.back() = joined(pieces.back(), part.text);
+      pieces.back() =
+          from_the_end ? joined(part.text, pieces.back()) : joined(pieces.back(), part.text);
     else
       pieces.push_back(part.text);
     previous_match = part.is_match;
   }
+  if (from_the_end) std::ranges::reverse(pieces);
   return pieces;
 }
 
@@ -252,10 +245,11 @@ void decode_byte_fallback(std::vector<std::string>& tokens) {
   tokens = std::move(result);
 }
 
-void decode_fuse(std::vector<std::string>& tokens) {
-  std::string text;
-  for (const std::string& token : tokens) text += token;
-  tokens.assign(1, std::move(text));
+/// All tokens as one.
+Decoder fuse_step(const char* between) {
+  return [between](std::vector<std::string>& tokens) {
+    tokens.assign(1, fmt::format("{}", fmt::join(tokens, between)));
+  };
 }
 
 Decoder strip_step(const JsonView& json) {
@@ -291,7 +285,7 @@ void decode_byte_level(std::vector<std::string>& tokens) {
 Decoder read_decoder(const JsonView& json, const std::string& type) {
   if (type == "ByteLevel") return decode_byte_level;
   if (type == "ByteFallback") return decode_byte_fallback;
-  if (type == "Fuse") return decode_fuse;
+  if (type == "Fuse") return fuse_step("");
   if (type == "Strip") return strip_step(json);
   if (type == "Metaspace") return metaspace_decoder(json);
   if (type == "Replace") {
@@ -339,9 +333,7 @@ std::vector<PreTokenizer> read_pre_tokenizers(const JsonView& json) {
 
 std::vector<Decoder> read_decoders(const JsonView& json) {
   if (!json.is_null()) return read_steps<Decoder>(json, "decoders", read_decoder);
-  return {[](std::vector<std::string>& tokens) {
-    tokens.assign(1, fmt::format("{}", fmt::join(tokens, " ")));
-  }};
+  return {fuse_step(" ")};
 }
 
 Pattern gpt2_pattern() { return Pattern::regex(kGpt2Expression, "the byte-level pre-tokenizer"); }

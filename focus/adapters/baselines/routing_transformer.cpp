@@ -16,8 +16,6 @@ namespace {
 
 constexpr Real kEps = Real(1e-5);
 
-Tensor ones(Index size) { return Tensor::full({size}, 1); }
-
 /// y = (x - mean) / sqrt(var + eps)
 void normalise(const Real* x, const Real* weight, Real* y, Index n) {
   Real mean, inverse_std;
@@ -83,7 +81,7 @@ Tensor random_centroids(const RoutingTransformerConfig& config, Index kv_heads, 
 Tensor routing_vectors(const Tensor& q, const Tensor& k, bool shared_qk) {
   const Index batch = q.dim(0), seq_len = q.dim(1), heads = q.dim(2), head_dim = q.dim(3);
   const Index kv_heads = k.dim(2), query_heads = heads / kv_heads;
-  const Tensor weight = ones(head_dim);
+  const Tensor weight = Tensor::full({head_dim}, 1);
   Tensor vectors({batch * kv_heads, seq_len, head_dim});
   parallel_chunks(batch * kv_heads, 1, [&, out = vectors.data()](Index first, Index last) {
     std::vector<Real> sum(head_dim), part(sum);
@@ -177,7 +175,8 @@ Variable routing_attention(const Variable& q, const Variable& k, const Variable&
                            const RoutingTransformerConfig& config) {
   const Index batch = q.dim(0), seq_len = q.dim(1), kv_heads = k.dim(2), head_dim = q.dim(3);
   Variable queries = q, keys = k;
-  if (config.shared_qk) keys = queries = layer_norm(q, Variable(ones(head_dim)), {}, kEps);
+  if (config.shared_qk)
+    keys = queries = layer_norm(q, Variable(Tensor::full({head_dim}, 1)), {}, kEps);
   // The pairs are not gated: of g the number of groups counts alone.
   const Variable g(Tensor::zeros({batch * kv_heads, seq_len, config.num_clusters}));
   const Variable out = sparse_attention(

@@ -48,7 +48,8 @@ class SparqReader final : public LargestBlocks {
   void read(Index token, Index query_head, Real* scores) override {
     LargestBlocks::read(token, query_head, scores);
     const KeyRange seen = seen_keys(token, run_->options.sliding_window);
-    const Real* of_head = row(token, query_head);
+    const Real* of_head =
+        approximate_.data() + (query_head * run_->rows() + token - run_->begin) * run_->stride;
     share_ = 0;
     unread_ = 0;
     for (Index j = seen.begin; j < seen.end; ++j)
@@ -108,9 +109,6 @@ class SparqReader final : public LargestBlocks {
                       s, run.stride);
       kernels.scale_row(s, 1, run.stride, sum + at % rows * run.stride, true);
     }
-  }
-  const Real* row(Index token, Index query_head) const {
-    return approximate_.data() + (query_head * run_->rows() + token - run_->begin) * run_->stride;
   }
 
   const SparqSettings& config_;

@@ -80,14 +80,6 @@ PairCounts pairs_of(const MechanismInputs& in, const SinkWindowSettings& config)
   return counts;
 }
 
-Variable sink_window_attention(const MechanismInputs& in, const SinkWindowSettings& config) {
-  const Index batch = in.q.dim(0), seq_len = in.q.dim(1), sliding = in.options.sliding_window;
-  return attention_by_plans(
-      "sink_window", in.q, in.k, in.v, {}, in.options,
-      causal_plan(batch, seq_len, std::min(seq_len, narrower_window(config.local_window, sliding))),
-      sinks_plan(batch, seq_len, sliding, config), nullptr);
-}
-
 struct Window final : MechanismWith<WindowSettings> {
   using MechanismWith::MechanismWith;
 
@@ -108,7 +100,11 @@ struct SinkWindow final : MechanismWith<SinkWindowSettings> {
   }
   Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
     if (pairs != nullptr) *pairs = pairs_of(in, config_);
-    return sink_window_attention(in, config_);
+    const Index batch = in.q.dim(0), seq_len = in.q.dim(1), sliding = in.options.sliding_window;
+    const Index local = std::min(seq_len, narrower_window(config_.local_window, sliding));
+    return attention_by_plans("sink_window", in.q, in.k, in.v, {}, in.options,
+                              causal_plan(batch, seq_len, local),
+                              sinks_plan(batch, seq_len, sliding, config_), nullptr);
   }
 };
 

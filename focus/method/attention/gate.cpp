@@ -133,9 +133,9 @@ class FocusRule : public ScoreRule {
       const AttentionPlan& plan = *tile_.plan;
       std::array<std::uint64_t, kQueries> queries{};
       for (Index i = 0; i < tile_.rows(); ++i)
-        queries[i] = rule_.mask_of(plan.token(tile_.begin + i));
+        queries[i] = rule_.masks_[plan.token(tile_.begin + i)];
       for (Index key = 0; key < tile_.cols(); ++key) {
-        const std::uint64_t of_key = rule_.mask_of(plan.token(tile_.keys.begin + key));
+        const std::uint64_t of_key = rule_.masks_[plan.token(tile_.keys.begin + key)];
         Real* row = gate_.data() + key * kQueries;
         for (std::size_t i = 0; i < kQueries; ++i)
           row[i] = (queries[i] & of_key) != 0 ? row[i] : Real(0);
@@ -154,7 +154,7 @@ class FocusRule : public ScoreRule {
     /// where its key is a sink.
     void fill_exempt(Real* matrix, Real value) const {
       for (Index key = 0; !rule_.sinks_.empty() && key < tile_.cols(); ++key)
-        if (rule_.is_sink(tile_.plan->token(tile_.keys.begin + key)))
+        if (rule_.sinks_[tile_.plan->token(tile_.keys.begin + key)] != 0)
           std::fill_n(matrix + key * kQueries, tile_.rows(), value);
       // The local queries of a key come first, for counts rise from query to query.
       Index local = tile_.rows();
@@ -179,10 +179,6 @@ class FocusRule : public ScoreRule {
     Tensor d_keys_;                               // and of the keys' [keys, padded groups]
     Tensor gate_;                                 // [keys, queries]
   };
-
-  std::uint64_t mask_of(Index token) const { return masks_[token]; }
-
-  bool is_sink(Index token) const { return sinks_[token] != 0; }
 
   const Tensor g_;
   const std::vector<char> sinks_;  // of all tokens; empty: none is one

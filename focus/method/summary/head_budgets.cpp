@@ -9,22 +9,17 @@
 #include "autograd/base/check.h"
 
 namespace focus {
-namespace {
-
-/// Where a head's error falls with m as m^-a, budgets of least error in all are in proportion to
-/// need^(1 / (1 + a)). Of 0.25, 0.3, 0.35, 0.5, 0.65 and 0.8 this exponent served best
-/// (docs/results.md, "A real model").
-double weight_of(double need) { return std::pow(need, 0.35); }
-
-}  // namespace
-
 std::vector<std::vector<Index>> head_budgets(const std::vector<Tensor>& needs, Index mean,
                                              Index most) {
+  // Where a head's error falls with m as m^-a, budgets of least error in all are in proportion to
+  // need^(1 / (1 + a)). Of 0.25, 0.3, 0.35, 0.5, 0.65 and 0.8 this exponent served best
+  // (docs/results.md, "A real model").
+  constexpr double kExponent = 0.35;
   std::vector<double> weights;  // of all heads, layer after layer
   for (const Tensor& of_layer : needs)
     for (const Real need : of_layer.span()) {
       check(std::isfinite(need) && need >= 0, "the need of a head is {}: expected 0 or more", need);
-      weights.push_back(weight_of(static_cast<double>(need)));
+      weights.push_back(std::pow(static_cast<double>(need), kExponent));
     }
   const auto budget = [&](double factor, double weight) {
     return std::clamp<Index>(std::llround(factor * weight), 1, most);

@@ -232,13 +232,6 @@ void SummaryCache::add_scores(const Run& run, const Real* q, std::vector<Real>& 
     for (Index i = 0; i < run.count(); ++i) of_run[i] = soft_cap(of_run[i], attention_.softcap);
 }
 
-/// out [padded_dim] += weights V
-void SummaryCache::add_values(const Run& run, const Real* weights, Real* out) const {
-  run.rows->values.multiply(1, padded_dim_, run.count(), weights, run.count(),
-                            {run.first * padded_dim_, run.count(), padded_dim_, padded_dim_}, 0,
-                            out, padded_dim_, true);
-}
-
 /// What widths add to a query head's summary tokens in selection, whose scores without bias are the
 /// last of the reading.
 void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading) const {
@@ -359,9 +352,12 @@ void SummaryCache::attend_query(const Head& head, const Reading& reading, Index 
   simd::kernels().softmax_row(weights.data(), std::ssize(weights), max, total);
   std::vector<Real> sum(padded_dim_, Real(0));
   const Real* weight = weights.data();
-  const auto take = [&](const Run& run) {
-    add_values(run, weight, sum.data());
-    weight += run.count();
+  const auto take = [&](const Run& run) {  // sum += weights V
+    const Index rows = run.count();
+    run.rows->values.multiply(1, padded_dim_, rows, weight, rows,
+                              {run.first * padded_dim_, rows, padded_dim_, padded_dim_}, 0,
+                              sum.data(), padded_dim_, true);
+    weight += rows;
   };
   take(reading.sinks);
   take(reading.local);

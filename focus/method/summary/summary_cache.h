@@ -111,7 +111,6 @@ class SummaryCache {
   void attend_query(const Head& head, const Reading& reading, Index query_head, const Real* q,
                     Real* out) const;
   void add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const;
-  void add_values(const Run& run, const Real* weights, Real* out) const;
   void add_widths(const Head& head, const Real* q, Reading& reading) const;
   std::vector<Index> select(const Head& head, const Reading& reading) const;
   std::vector<double> masses(const Reading& reading) const;
