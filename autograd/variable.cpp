@@ -18,16 +18,6 @@ thread_local bool recording = true;
 
 using NodePointer = std::shared_ptr<detail::GradNode>;
 
-/// into += from; into is a buffer of its own afterwards.
-void add_onto(Tensor& into, const Tensor& from) {
-  Tensor sum = into.unique() ? into : Tensor(into.shape());
-  parallel_chunks(sum.size(), kElementChunk, [&, out = sum.data()](Index begin, Index end) {
-    simd::kernels().elementwise.add(into.data() + begin, from.data() + begin, out + begin,
-                                    end - begin);
-  });
-  into = sum;
-}
-
 /// Walks the graph below `root` by descending creation number: no recursion, and every node comes
 /// after all that use it.
 void walk(const NodePointer& root) {
@@ -74,7 +64,13 @@ void detail::add_gradient(GradNode& node, Tensor grad) {
   }
   check(node.grad.size() == grad.size(), "backward: gradients {} and {} meet in one slot of {}",
         node.grad.shape(), grad.shape(), node.op);
-  add_onto(node.grad, grad);
+  // Into a buffer that is the node's alone.
+  const Tensor before = std::move(node.grad);
+  node.grad = before.unique() ? before : Tensor(before.shape());
+  parallel_chunks(grad.size(), kElementChunk, [&, out = node.grad.data()](Index begin, Index end) {
+    simd::kernels().elementwise.add(before.data() + begin, grad.data() + begin, out + begin,
+                                    end - begin);
+  });
 }
 
 Variable Variable::from_op(const char* op, Tensor value, std::span<const Variable> inputs,

@@ -41,10 +41,6 @@ void multiply_rounded(const Bf16Matrix& a, Index n, Real* c, Index ldc, Start st
 
 Index even(Index n) { return (n + 1) / 2 * 2; }
 
-/// Rows of the transpose of a tall matrix are read several at a time; where all began at the same
-/// place of a page they would have one set of the first-level cache.
-Index spread_pitch(Index n) { return even(n) + (n % 256 == 0 ? 32 : 0); }
-
 /// to[count, pitch] = rows [first, first + count) of a view, rounded; zero fills them up.
 void round_rows(const MatrixView& view, Index first, Index count, Bf16* to, Index pitch,
                 const simd::Bf16Kernels& kernels) {
@@ -57,9 +53,6 @@ void round_rows(const MatrixView& view, Index first, Index count, Bf16* to, Inde
     std::fill(to + view.cols, to + pitch, Bf16{0});
   }
 }
-
-/// Rows that are transposed at a time: of each column's, two cache lines are written.
-constexpr Index kTransposedRows = 64;
 
 }  // namespace
 
@@ -81,7 +74,10 @@ Bf16Matrix::Bf16Matrix(Index rows, Index cols, const Real* values, Index ld,
 }
 
 Bf16Matrix Bf16Matrix::transposed(const simd::Bf16Kernels& kernels) const {
-  Bf16Matrix result(cols(), rows(), spread_pitch(rows()));
+  // Rows of the transpose of a tall matrix are read several at a time; where all began at the same
+  // place of a page they would have one set of the first-level cache.
+  Bf16Matrix result(cols(), rows(), even(rows()) + (rows() % 256 == 0 ? 32 : 0));
+  constexpr Index kTransposedRows = 64;  // at a time: of each column's, two cache lines are written
   parallel_chunks(rows(), kTransposedRows, [&](Index begin, Index end) {
     kernels.transpose(row(begin), pitch(), end - begin, cols(), result.own_row(0) + begin,
                       result.pitch());

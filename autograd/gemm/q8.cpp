@@ -70,7 +70,12 @@ class Panel {
   void fill(const MatrixView& w, Index first, Index count, const simd::BlockKernels::Format& format,
             const simd::BlockKernels& kernels) {
     const Index group = format.group, halves = w.cols / kSplit, groups = w.cols / group;
-    resize(w.cols);
+    const auto numbers = static_cast<std::size_t>(simd::kQ8Panel * w.cols);
+    if (q_.size() < numbers) {
+      for (AlignedVector<std::int8_t>* q : {&split_q_, &q_}) q->resize(numbers);
+      for (AlignedVector<float>* of : {&split_scales_, &split_offsets_, &scales_, &offsets_})
+        of->resize(numbers / kSplit);
+    }
     for (Index j = 0; j < count; ++j)
       split_blocks(w.format, from_number(w, w.stored_row(first + j) * w.pitch).data, w.cols,
                    {split_q_.data() + j * w.cols, split_scales_.data() + j * halves,
@@ -90,28 +95,10 @@ class Panel {
   }
 
  private:
-  void resize(Index cols) {
-    const auto numbers = static_cast<std::size_t>(simd::kQ8Panel * cols);
-    if (q_.size() >= numbers) return;
-    for (AlignedVector<std::int8_t>* q : {&split_q_, &q_}) q->resize(numbers);
-    for (AlignedVector<float>* of : {&split_scales_, &split_offsets_, &scales_, &offsets_})
-      of->resize(numbers / kSplit);
-  }
-
   AlignedVector<std::int8_t> split_q_, q_;
   AlignedVector<float> split_scales_, split_offsets_, scales_, offsets_;
   bool has_offsets_ = false;
 };
-
-void multiply_few(const RoundedRows& rows, Index m, std::span<const SharedProduct> products,
-                  const simd::BlockKernels& kernels) {
-  multiply_rows_of_blocks(m, products, [&](const SharedProduct& product) {
-    return [&rows, dot = kernels_of(product.w.format, kernels).dot_q8](const std::uint8_t* blocks,
-                                                                       Index count, Index i) {
-      return static_cast<Real>(dot(blocks, count, rows.row(i)));
-    };
-  });
-}
 
 void multiply_many(const RoundedRows& rows, Index m, const SharedProduct& product,
                    const simd::BlockKernels::Format& format, const simd::BlockKernels& kernels) {
@@ -156,7 +143,12 @@ void gemm_nt_q8(Index m, const Real* a, Index lda, std::span<const SharedProduct
   if (m <= packed::kFewRows) {
     const Index steps = (cols + simd::kQ8Step - 1) / simd::kQ8Step;
     const RoundedRows rows(m, a, lda, cols, steps * simd::kQ8Step, kSplit, kernels);
-    return multiply_few(rows, m, products, kernels);
+    return multiply_rows_of_blocks(m, products, [&](const SharedProduct& product) {
+      return [&rows, dot = kernels_of(product.w.format, kernels).dot_q8](const std::uint8_t* blocks,
+                                                                         Index count, Index i) {
+        return static_cast<Real>(dot(blocks, count, rows.row(i)));
+      };
+    });
   }
   std::optional<RoundedRows> of_16, of_32;  // numbers of a group
   for (const SharedProduct& product : products) {

@@ -54,11 +54,6 @@ double meant(float number) {
   return value;
 }
 
-bool is_signed(GgufType type) {
-  return type == GgufType::i8 || type == GgufType::i16 || type == GgufType::i32 ||
-         type == GgufType::i64;
-}
-
 /// What T may be read from: which types, what these are called, and how.
 template <class T>
 struct Kind;
@@ -80,7 +75,9 @@ struct Kind<std::int64_t> {
     std::uint64_t value = 0;
     std::memcpy(&value, stored.data(), stored.size());
     const auto unused = 64 - 8 * static_cast<int>(stored.size());
-    if (is_signed(type)) return static_cast<std::int64_t>(value << unused) >> unused;
+    using enum GgufType;
+    if (type == i8 || type == i16 || type == i32 || type == i64)
+      return static_cast<std::int64_t>(value << unused) >> unused;
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
       fail("{}: the integer {} is larger than 2^63; no setting is that large", bytes.where(),
            value);

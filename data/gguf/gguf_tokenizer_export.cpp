@@ -94,19 +94,6 @@ const GgufPreTokenizer& recognised(const GgufJson& file, bool nfc, const std::st
   return *found;
 }
 
-void put_added(const GgufJson& file, GgufTokens& t) {
-  bool takes_blanks = false;
-  for (const GgufJson& added : file.value("added_tokens", GgufJson::array())) {
-    const bool special = added.value("special", false);
-    t.put(added.at("id").get<std::int32_t>(), added.at("content").get<std::string>(),
-          special ? TokenType::control : TokenType::user_defined);
-    for (const char* flag : {"lstrip", "rstrip", "single_word"})
-      takes_blanks = takes_blanks || added.value(flag, false);
-  }
-  if (takes_blanks)
-    t.notices.emplace_back("llama.cpp ignores lstrip, rstrip and single_word of the added tokens");
-}
-
 void read_byte_level(const GgufJson& file, const std::string& where, GgufTokens& t) {
   t.model = "gpt2";
   bool nfc = false;
@@ -208,7 +195,16 @@ GgufTokens tokens_of_json(const GgufJson& file, const std::string& where) {
   GgufTokens t;
   for (const auto& [token, id] : file.at("model").at("vocab").items())
     t.put(id.get<std::int32_t>(), token, TokenType::normal);
-  put_added(file, t);
+  bool takes_blanks = false;
+  for (const GgufJson& added : file.value("added_tokens", GgufJson::array())) {
+    const bool special = added.value("special", false);
+    t.put(added.at("id").get<std::int32_t>(), added.at("content").get<std::string>(),
+          special ? TokenType::control : TokenType::user_defined);
+    for (const char* flag : {"lstrip", "rstrip", "single_word"})
+      takes_blanks = takes_blanks || added.value(flag, false);
+  }
+  if (takes_blanks)
+    t.notices.emplace_back("llama.cpp ignores lstrip, rstrip and single_word of the added tokens");
   if (file.at("model").value("byte_fallback", false))
     read_with_byte_fallback(file, where, t);
   else

@@ -290,13 +290,12 @@ std::unique_ptr<TensorSource> open_safetensors_folder(const fs::path& folder) {
     fail("{}: not a folder; give the one that holds config.json and {}", folder.string(),
          kSingleFile);
   }
-  if (is_there(folder / kSingleFile) && is_there(folder / kIndexFile))
+  const bool single = is_there(folder / kSingleFile), sharded = is_there(folder / kIndexFile);
+  if (single && sharded)
     notice("{}: {} and {} both exist; the former is read", folder.string(), kSingleFile,
            kIndexFile);
-  if (is_there(folder / kSingleFile))
-    return std::make_unique<SafetensorsFile>(folder / kSingleFile);
-  if (is_there(folder / kIndexFile))
-    return std::make_unique<ShardedSafetensors>(folder / kIndexFile);
+  if (single) return std::make_unique<SafetensorsFile>(folder / kSingleFile);
+  if (sharded) return std::make_unique<ShardedSafetensors>(folder / kIndexFile);
   const bool pickled = fs::exists(folder / "pytorch_model.bin") ||
                        fs::exists(folder / "pytorch_model.bin.index.json");
   fail("{}: it has neither {} nor {}{}", folder.string(), kSingleFile, kIndexFile,

@@ -125,18 +125,15 @@ class Scan {
     const std::string* checksum = text_of(attributes, "xxh3");
     if (checksum == nullptr) refuse(path, "it has no checksum (attribute 'xxh3')");
     found.checksum = *checksum;
-    if (const NumberFormat format = format_named(found.type); in_blocks(format))
-      take_for_blocks(format, path, found);
-    return found;
-  }
-
-  /// From bytes [rows, bytes of a row] to the matrix [rows, cols] that they encode.
-  void take_for_blocks(NumberFormat format, const std::string& path, StoredDataset& found) const {
+    const NumberFormat format = format_named(found.type);
+    if (!in_blocks(format)) return found;
+    // From bytes [rows, bytes of a row] to the matrix [rows, cols] that they encode.
     const auto block = static_cast<Index>(bytes_of(format, block_numbers(format)));
     if (found.shape.size() != 2 || found.bytes == 0 || found.shape[1] % block != 0)
       refuse(path, fmt::format("[{}] bytes are not rows of {} blocks of {}",
                                fmt::join(found.shape, ", "), name_of(format), block));
     found.shape[1] = found.shape[1] / block * block_numbers(format);
+    return found;
   }
 
   using Attributes = std::map<std::string, AttributeValue>;

@@ -173,8 +173,7 @@ Bpe::Vocabulary read_vocabulary(const JsonView& json) {
   Bpe::Vocabulary vocabulary;
   vocabulary.reserve(json.object().size());
   for (const auto& [token, id] : json.json().items()) {
-    const bool valid = id.is_number_unsigned() && id.get<std::uint64_t>() < kMaxIds;
-    if (!valid)
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= kMaxIds)
       fail("{}: the id of {} is {}, not a whole number in the range 0 to {}", json.where(),
            json_quoted(token), id.dump(), kMaxIds - 1);
     vocabulary.emplace(token, id.get<std::int32_t>());
@@ -295,14 +294,12 @@ std::optional<std::int32_t> first_known(const Parts& parts,
 
 /// BOS and EOS: from the configuration, else from the template, else by their usual names.
 void find_ends(const TokenizerConfig& config, Parts& parts) {
-  if (!parts.bos_id) {
+  if (!parts.bos_id)
     parts.bos_id =
         first_known(parts, {"<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", kGpt2End});
-  }
-  if (!parts.ends.suffix.empty())
-    parts.eos_id = parts.ends.suffix.front();
-  else
-    parts.eos_id = first_known(parts, {"</s>", "<|end_of_text|>", "<eos>", kGpt2End});
+  parts.eos_id = parts.ends.suffix.empty()
+                     ? first_known(parts, {"</s>", "<|end_of_text|>", "<eos>", kGpt2End})
+                     : std::optional(parts.ends.suffix.front());
   const auto find = [&](const std::string& token) { return find_token(parts, token); };
   parts.bos_id = config.id_of("bos_token", parts.bos_id, find);
   parts.eos_id = config.id_of("eos_token", parts.eos_id, find);

@@ -186,18 +186,12 @@ std::string trainer_message(const SentencePieceModel& model) {
   message.integer(25, 1);  // split_digits
   message.integer(26, 1);  // allow_whitespace_only_pieces
   message.integer(35, model.byte_fallback ? 1 : 0);
-  message.id(40, model.unk_id);
-  message.id(41, model.bos_id);
-  message.id(42, model.eos_id);
-  message.id(43, model.pad_id);
+  const std::optional<std::int32_t> ids[] = {model.unk_id, model.bos_id, model.eos_id,
+                                             model.pad_id};
+  for (std::uint64_t i = 0; i < 4; ++i) message.id(40 + i, ids[i]);
   // The library finds them by these names, not by their ids.
-  const auto name = [&](std::uint64_t field, std::optional<std::int32_t> id) {
-    if (id) message.text(field, model.pieces[*id].text);
-  };
-  name(45, model.unk_id);
-  name(46, model.bos_id);
-  name(47, model.eos_id);
-  name(48, model.pad_id);
+  for (std::uint64_t i = 0; i < 4; ++i)
+    if (ids[i]) message.text(45 + i, model.pieces[*ids[i]].text);
   return std::move(message.bytes());
 }
 

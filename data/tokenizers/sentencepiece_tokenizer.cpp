@@ -28,14 +28,11 @@ Prefix prefix_of(const TokenizerConfig& config) {
   return config.legacy.value_or(false) ? Prefix::always : Prefix::first;
 }
 
-/// The model with what LlamaTokenizer and GemmaTokenizer put in the place of its normalizer: spaces
-/// become marks, and nothing else. Fields of a message that come later go before those in it:
-/// normalizer_spec (3) with precompiled_charsmap (2) empty, add_dummy_prefix (3) and
+/// Behind a model, what LlamaTokenizer and GemmaTokenizer put in the place of its normalizer:
+/// spaces become marks, and nothing else. Fields of a message that come later go before those in
+/// it: normalizer_spec (3) with precompiled_charsmap (2) empty, add_dummy_prefix (3) and
 /// remove_extra_whitespaces (4) false.
-std::string without_normalizer(const std::string& model) {
-  constexpr std::string_view kSpec("\x1a\x06\x12\x00\x18\x00\x20\x00", 8);
-  return model + std::string(kSpec);
-}
+constexpr std::string_view kNoNormalizer("\x1a\x06\x12\x00\x18\x00\x20\x00", 8);
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
@@ -46,7 +43,7 @@ class SentencePieceTokenizer : public Tokenizer {
     prefix_ = prefix_of(config);
     const SentencePieceModel parts = read_sentencepiece_model(model, where);
     const auto status = processor_.LoadFromSerializedProto(
-        prefix_ == Prefix::own ? model : without_normalizer(model));
+        prefix_ == Prefix::own ? model : model + std::string(kNoNormalizer));
     if (!status.ok()) fail("{}: not a SentencePiece model: {}", where, one_line(status.ToString()));
     check(processor_.GetPieceSize() > 0, "{}: the SentencePiece model has no pieces", where);
     vocab_size_ = processor_.GetPieceSize();

@@ -268,14 +268,6 @@ Decoder strip_step(const JsonView& json) {
   };
 }
 
-Decoder metaspace_decoder(const JsonView& json) {
-  return [settings = read_metaspace(json)](std::vector<std::string>& tokens) {
-    const bool drop_first = settings.prepend_scheme != "never";
-    for (std::size_t i = 0; i < tokens.size(); ++i)
-      tokens[i] = replaced(tokens[i], settings.replacement, i == 0 && drop_first ? "" : " ");
-  };
-}
-
 void decode_byte_level(std::vector<std::string>& tokens) {
   std::string bytes;
   for (const std::string& token : tokens) bytes += ByteAlphabet::instance().decode(token);
@@ -287,7 +279,12 @@ Decoder read_decoder(const JsonView& json, const std::string& type) {
   if (type == "ByteFallback") return decode_byte_fallback;
   if (type == "Fuse") return fuse_step("");
   if (type == "Strip") return strip_step(json);
-  if (type == "Metaspace") return metaspace_decoder(json);
+  if (type == "Metaspace")
+    return [settings = read_metaspace(json)](std::vector<std::string>& tokens) {
+      const bool drop_first = settings.prepend_scheme != "never";
+      for (std::size_t i = 0; i < tokens.size(); ++i)
+        tokens[i] = replaced(tokens[i], settings.replacement, i == 0 && drop_first ? "" : " ");
+    };
   if (type == "Replace") {
     return [pattern = read_pattern(json.at("pattern")),
             content = read_inserted(json.at("content"))](std::vector<std::string>& tokens) {

@@ -35,23 +35,15 @@ std::string AttentionSpec::word() const {
 }
 
 std::string AttentionSpec::name() const {
-  const auto with_sinks = [this](std::string name) {
-    const Index sinks = summary.sinks.value_or(0);
-    return sinks > 0 ? fmt::format("{} sinks={}", name, sinks) : name;
-  };
-  switch (kind) {
-    case AttentionKind::local:
-      return "local only";
-    case AttentionKind::soft:
-      return with_sinks("soft");
-    case AttentionKind::hard:
-      return with_sinks(
-          fmt::format("hard k={}{}", std::max(1, top_k), gate == HardGate::keep ? " keep" : ""));
-    case AttentionKind::summary:
-      return summary_name(summary_of(0), m_by_layer, w_by_layer);
-    default:
-      return word();
-  }
+  if (kind == AttentionKind::local) return "local only";
+  if (kind == AttentionKind::summary) return summary_name(summary_of(0), m_by_layer, w_by_layer);
+  std::string name = word();
+  if (kind == AttentionKind::hard)
+    name += fmt::format(" k={}{}", std::max(1, top_k), gate == HardGate::keep ? " keep" : "");
+  const bool has_sinks = kind == AttentionKind::soft || kind == AttentionKind::hard;
+  if (const Index sinks = summary.sinks.value_or(0); has_sinks && sinks > 0)
+    name += fmt::format(" sinks={}", sinks);
+  return name;
 }
 
 SummarySettings AttentionSpec::summary_of(Index layer) const {

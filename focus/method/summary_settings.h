@@ -140,12 +140,10 @@ struct SummaryFields {
     return selected_by_head.empty() ? num_selected_groups : selected_by_head[query_head];
   }
   Index most_selected() const {
-    return selected_by_head.empty() ? num_selected_groups
-                                    : *std::ranges::max_element(selected_by_head);
+    return selected_by_head.empty() ? num_selected_groups : std::ranges::max(selected_by_head);
   }
   Index least_selected() const {
-    return selected_by_head.empty() ? num_selected_groups
-                                    : *std::ranges::min_element(selected_by_head);
+    return selected_by_head.empty() ? num_selected_groups : std::ranges::min(selected_by_head);
   }
   /// Whether queries look at groups' masses.
   bool selects() const { return !reads_own_group() && most_selected() > 0; }

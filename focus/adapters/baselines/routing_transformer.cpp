@@ -226,7 +226,17 @@ struct RoutingTransformer final : MechanismWith<RoutingTransformerConfig> {
     const Tensor vectors = routing_vectors(in.q.value(), in.k.value(), config_.shared_qk);
     const std::vector<std::uint64_t> members = cluster_members(vectors, constants(in), config_);
     if (grad_enabled()) routed_[in.layer] = vectors;
-    if (pairs != nullptr) *pairs += count(in, members, vectors.dim(0));
+    if (pairs != nullptr) {
+      const Index seq_len = in.q.dim(1), kv_heads = in.k.dim(2);
+      std::int64_t attended = 0;  // of all key heads
+      for (Index n = 0; n < vectors.dim(0); ++n)
+        attended += count_pairs(std::span(members).subspan(n * seq_len, seq_len), seq_len,
+                                config_.local_window, in.options.sliding_window)
+                        .attended;
+      PairCounts counts = all_pairs(in);
+      counts.attended = (attended + kv_heads / 2) / kv_heads;
+      *pairs += counts;
+    }
     return routing_attention(in.q, in.k, in.v, in.options, members, config_);
   }
   /// Each key head's routing vectors with its centroids.
@@ -235,21 +245,6 @@ struct RoutingTransformer final : MechanismWith<RoutingTransformerConfig> {
   }
 
  private:
-  /// `sequences` of them for each key head: the mean over the heads.
-  PairCounts count(const MechanismInputs& in, std::span<const std::uint64_t> members,
-                   Index sequences) const {
-    const auto seq_len = static_cast<std::size_t>(in.q.dim(1));
-    std::int64_t attended = 0;
-    for (Index s = 0; s < sequences; ++s)
-      attended += count_pairs(members.subspan(s * seq_len, seq_len), in.q.dim(1),
-                              config_.local_window, in.options.sliding_window)
-                      .attended;
-    PairCounts counts = all_pairs(in);
-    const Index kv_heads = in.k.dim(2);
-    counts.attended = (attended + kv_heads / 2) / kv_heads;
-    return counts;
-  }
-
   std::vector<Tensor> routed_;  // of each layer, the vectors that have yet to enter its centroids
 };
 

@@ -133,7 +133,7 @@ class GroupingWith : public Grouping {
 
   void visit_tensors(Index layer,
                      const std::function<void(std::string_view, Tensor&)>& f) override {
-    layers_[layer].visit([&]<class T>(const char* name, T& x) {
+    layers_[layer].visit([&]<class T>(const std::string& name, T& x) {
       if constexpr (std::is_same_v<T, Variable>)
         f(name, x.mutable_value());
       else if (x.defined())
@@ -143,7 +143,7 @@ class GroupingWith : public Grouping {
   std::int64_t& updates(Index layer) override { return layers_[layer].updates; }
   void visit_parameters(const std::function<void(const std::string&, Variable&)>& f) override {
     for (std::size_t i = 0; i < layers_.size(); ++i)
-      layers_[i].visit([&]<class T>(const char* name, T& x) {
+      layers_[i].visit([&]<class T>(const std::string& name, T& x) {
         if constexpr (std::is_same_v<T, Variable>) f(fmt::format("layers.{}.{}", i, name), x);
       });
   }

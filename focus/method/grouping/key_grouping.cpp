@@ -191,12 +191,6 @@ GroupIds KeyGrouping::group_ids(const MechanismInputs& in, Balance) {
   return nearest_groups(keys.value(), groups.centroids.value(), groups.bias.value());
 }
 
-Variable KeyGrouping::summary_bias(Index layer, Index) const { return layers_[layer].summary_bias; }
-
-Index KeyGrouping::assignment_cost(const MechanismInputs& in) const {
-  return in.k.dim(2) * num_groups() * in.k.dim(3);
-}
-
 GroupShares KeyGrouping::shares(const MechanismInputs& in, Balance) {
   const KeyGroups& groups = layers_[in.layer];
   const Variable keys(in.k.value());
@@ -234,10 +228,6 @@ Index KeyGrouping::tokens_to_fit(std::int64_t steps_done) const {
 
 void KeyGrouping::fit(Index layer, const Tensor& keys, std::uint64_t seed) {
   fit_key_groups(layers_[layer], keys, seed + static_cast<std::uint64_t>(layer * heads_));
-}
-
-bool KeyGrouping::is_placed_at(std::int64_t step) const {
-  return step >= settings_.fit_step.value_or(0);
 }
 
 GroupingKind key_grouping() {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "data/settings/members.h"
 #include "focus/method/grouping/grouping.h"
 
 namespace focus {
@@ -18,11 +19,9 @@ struct KeyGroups {
                              // undefined where all have the same budget
   std::int64_t updates = 0;  // keys of a head that the centroids were fitted on; 0: random
   void visit(auto&& f) {
-    f("centroids", centroids);
-    f("bias", bias);
+    FOCUS_MEMBERS(f, centroids, bias);
     f("beta", summary_bias);
-    f("temperature", temperature);
-    f("spread", spread);
+    FOCUS_MEMBERS(f, temperature, spread);
     f(kNeeds.data(), needs);
   }
 };
@@ -45,8 +44,10 @@ class KeyGrouping final : public GroupingWith<KeyGroups> {
   std::string_view kind() const override { return "keys"; }
   Index heads() const override { return heads_; }
   GroupIds group_ids(const MechanismInputs& in, Balance balance) override;
-  Variable summary_bias(Index layer, Index kv_heads) const override;
-  Index assignment_cost(const MechanismInputs& in) const override;
+  Variable summary_bias(Index layer, Index) const override { return layers_[layer].summary_bias; }
+  Index assignment_cost(const MechanismInputs& in) const override {
+    return in.k.dim(2) * num_groups() * in.k.dim(3);
+  }
   GroupShares shares(const MechanismInputs& in, Balance balance) override;
 
   /// Centroids learn in proportion to their spread, summary_bias at half the rate.
@@ -58,7 +59,9 @@ class KeyGrouping final : public GroupingWith<KeyGroups> {
     return layers_[layer].needs.defined() ? &layers_[layer].needs : nullptr;
   }
   void fit(Index layer, const Tensor& keys, std::uint64_t seed) override;
-  bool is_placed_at(std::int64_t step) const override;
+  bool is_placed_at(std::int64_t step) const override {
+    return step >= settings_.fit_step.value_or(0);
+  }
 
  private:
   KeySettings settings_;

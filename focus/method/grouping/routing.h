@@ -7,6 +7,7 @@
 
 #include "autograd/base/random.h"
 #include "autograd/variable.h"
+#include "data/settings/members.h"
 #include "focus/method/config.h"
 
 namespace focus {
@@ -17,11 +18,7 @@ struct FocusLayer {
   Variable centroids;        // C [num_groups, routing_dim]
   Tensor potentials;         // [num_groups], centred: what balance `carried` adds to the logits
   std::int64_t updates = 0;  // batches that have entered the potentials
-  void visit(auto&& f) {
-    f("projection", projection);
-    f("centroids", centroids);
-    f("potentials", potentials);
-  }
+  void visit(auto&& f) { FOCUS_MEMBERS(f, projection, centroids, potentials); }
 };
 
 /// W_g ~ normal(0, 1/hidden_size), C ~ normal(0, 1), potentials 0.

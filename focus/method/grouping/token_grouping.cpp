@@ -1,19 +1,8 @@
 #include "focus/method/grouping/token_grouping.h"
 
-#include <utility>
-
 #include "focus/method/documents.h"
 
 namespace focus {
-namespace {
-
-bool keeps_vectors(const FocusConfig& config) {
-  return config.ablations.centroid_update == CentroidUpdate::average ||
-         config.ablations.recluster_every > 0;
-}
-
-}  // namespace
-
 TokenGrouping::TokenGrouping(const FocusConfig& config, const FocusShape& shape, Rng& rng)
     : GroupingWith(config.num_groups), config_(config) {
   for (Index i = 0; i < shape.num_layers; ++i)
@@ -30,7 +19,7 @@ Routing TokenGrouping::route(const MechanismInputs& in, Balance balance) {
   Routing routing = routed(in, balance);
   Routing& kept = last_[in.layer] = routing;
   kept.assignments = Variable(routing.assignments.value());
-  if (!keeps_vectors(config_)) kept.vectors.reset();
+  if (divides()) kept.vectors.reset();  // no centroid follows them
   if (grad_enabled()) loss_[in.layer] = auxiliary_loss(routing, config_.ablations);
   return routing;
 }
@@ -63,16 +52,10 @@ void TokenGrouping::set_trainable(bool wanted) {
       layer.centroids.set_requires_grad(false);
 }
 
-Variable TokenGrouping::take_loss(Index layer) { return std::exchange(loss_[layer], Variable()); }
-
 void TokenGrouping::after_forward() {
   if (config_.ablations.centroid_update != CentroidUpdate::average) return;
   for (std::size_t i = 0; i < layers_.size(); ++i)
     if (last_[i].logits) average_centroids(layers_[i], last_[i], config_.ablations.centroid_rate);
-}
-
-void TokenGrouping::add_statistics(Index layer, const GroupIds&, GroupStatistics& to) const {
-  to.add(last_[layer]);
 }
 
 std::pair<std::string, Tensor> TokenGrouping::last_groups(Index layer, const GroupIds&) const {
@@ -86,11 +69,10 @@ std::vector<double> TokenGrouping::state_update(Index layer) const {
   return centred_potentials(*logits, config_.num_groups, config_.tokens().sinkhorn_iters);
 }
 
-void TokenGrouping::merge(Index layer, std::span<const double> state_update) {
-  absorb_potentials(layers_[layer], state_update, config_.tokens().carried_rate);
+bool TokenGrouping::divides() const {
+  return config_.ablations.centroid_update != CentroidUpdate::average &&
+         config_.ablations.recluster_every <= 0;
 }
-
-bool TokenGrouping::divides() const { return !keeps_vectors(config_); }
 
 void TokenGrouping::end_step(std::int64_t steps_done) {
   const std::int64_t every = config_.ablations.recluster_every;

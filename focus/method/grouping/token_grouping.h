@@ -27,15 +27,19 @@ class TokenGrouping final : public GroupingWith<FocusLayer> {
   void set_trainable(bool wanted) override;
 
   /// The layers' balance and entropy terms; undefined where the config has none.
-  Variable take_loss(Index layer) override;
+  Variable take_loss(Index layer) override { return std::exchange(loss_[layer], {}); }
   /// Moves the centroids where they follow their tokens (centroid_update average).
   void after_forward() override;
-  void add_statistics(Index layer, const GroupIds& last, GroupStatistics& to) const override;
+  void add_statistics(Index layer, const GroupIds&, GroupStatistics& to) const override {
+    to.add(last_[layer]);
+  }
   /// "assignments" [tokens, num_groups]
   std::pair<std::string, Tensor> last_groups(Index layer, const GroupIds& last) const override;
   /// The potentials of the last batch, centred.
   std::vector<double> state_update(Index layer) const override;
-  void merge(Index layer, std::span<const double> state_update) override;
+  void merge(Index layer, std::span<const double> state_update) override {
+    absorb_potentials(layers_[layer], state_update, config_.tokens().carried_rate);
+  }
   /// Not where centroids follow their tokens.
   bool divides() const override;
   /// Places the centroids by k-means of the last batch where that is due (recluster_every).

@@ -120,9 +120,6 @@ class SummaryPass {
  private:
   Index per_rank() const { return batch_ * seq_len_ * selecting_; }
 
-  GroupIdView ids_of_keys(Index head) const {
-    return {group_ids_.ids.data() + (group_ids_.heads == 1 ? 0 : head), group_ids_.heads};
-  }
   GroupIdView selection(Index rank, Index head) const {
     return {selected_.data() + rank * per_rank() + head, selecting_};
   }
@@ -161,7 +158,8 @@ class SummaryPass {
   AttentionPlan plan_of(Index rank, Index count, Index selecting, Index run) const {
     std::vector<GroupIdView> selections;
     for (Index i = rank; i < rank + count; ++i) selections.push_back(selection(i, selecting));
-    return selected_groups_plan(ids_of_keys(heads_of(selecting).first), selections,
+    const Index of_keys = group_ids_.heads == 1 ? 0 : heads_of(selecting).first;
+    return selected_groups_plan({group_ids_.ids.data() + of_keys, group_ids_.heads}, selections,
                                 group_ids_.groups, batch_, seq_len_, options_, run);
   }
 
