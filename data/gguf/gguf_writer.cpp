@@ -24,18 +24,6 @@ void append_text(std::string& bytes, std::string_view text) {
   bytes += text;
 }
 
-void check_tensor(const std::string& path, const AnnouncedTensor& tensor) {
-  const std::string& name = tensor.name;
-  check(!name.empty() && name.size() <= kLongestName,
-        "{}: tensor '{}': a name in a GGUF file has 1 to {} bytes", path, name, kLongestName);
-  check(tensor.shape.rank() >= 1 && tensor.shape.rank() <= 4,
-        "{}: tensor '{}' has {} dimensions; GGUF supports 1 to 4", path, name, tensor.shape.rank());
-  const Index row = tensor.shape[tensor.shape.rank() - 1];
-  check(row % block_numbers(tensor.dtype) == 0,
-        "{}: tensor '{}': rows of {} values do not fill whole blocks of {}", path, name, row,
-        name_of(tensor.dtype));
-}
-
 /// All before the tensors' numbers.
 std::string make_head(const std::string& path, const GgufKeys& keys,
                       const std::vector<AnnouncedTensor>& tensors) {
@@ -47,10 +35,17 @@ std::string make_head(const std::string& path, const GgufKeys& keys,
   std::uint64_t offset = 0;
   std::set<std::string> names;
   for (const AnnouncedTensor& tensor : tensors) {
-    check_tensor(path, tensor);
-    check(names.insert(tensor.name).second, "{}: tensor '{}' appears twice", path, tensor.name);
-    append_text(head, tensor.name);
+    const std::string& name = tensor.name;
     const auto dims = tensor.shape.dims();
+    check(!name.empty() && name.size() <= kLongestName,
+          "{}: tensor '{}': a name in a GGUF file has 1 to {} bytes", path, name, kLongestName);
+    check(!dims.empty() && dims.size() <= 4,
+          "{}: tensor '{}' has {} dimensions; GGUF supports 1 to 4", path, name, dims.size());
+    check(dims.back() % block_numbers(tensor.dtype) == 0,
+          "{}: tensor '{}': rows of {} values do not fill whole blocks of {}", path, name,
+          dims.back(), name_of(tensor.dtype));
+    check(names.insert(name).second, "{}: tensor '{}' appears twice", path, name);
+    append_text(head, name);
     append(head, static_cast<std::uint32_t>(dims.size()));
     for (std::size_t i = dims.size(); i-- > 0;) append(head, static_cast<std::uint64_t>(dims[i]));
     append(head, ggml_type_of(tensor.dtype).number);

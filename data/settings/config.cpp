@@ -36,10 +36,7 @@ using Kind = ConfigNode::Kind;
 
 constexpr std::size_t kMaxBytes = 1'000'000;
 
-std::string_view last_part(std::string_view key) {
-  const std::size_t dot = key.rfind('.');
-  return dot == std::string_view::npos ? key : key.substr(dot + 1);
-}
+std::string_view last_part(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 
 std::string shown_node(const ConfigNode& node) {
   if (node.kind != Kind::kList) return node.text;

@@ -117,31 +117,9 @@ void check_tiling(const std::vector<TensorInfo>& tensors, std::uint64_t data_byt
     fail("{}: {} bytes follow the last tensor; the format allows none", file, data_bytes - end);
 }
 
-/// The tensors that a header's JSON declares, held to every rule of the format; so many bytes of
-/// data follow it in the file.
-std::vector<TensorInfo> parse_header(std::string_view text, std::uint64_t data_bytes,
-                                     const std::string& file) {
-  constexpr std::size_t kMaxTensors = 1'000'000;
-  if (text.empty() || text[0] != '{') fail("{}: the header does not start with '{{'", file);
-  // Spaces may pad the header, other white space may not.
-  if (text.find_last_not_of(' ') != text.rfind('}'))
-    fail("{}: the header does not end with '}}' and spaces", file);
-  const nlohmann::json header = parse_strict_json(text, file + ": header");
-  if (header.size() > kMaxTensors) fail("{}: more than {} tensors", file, kMaxTensors);
-  std::vector<TensorInfo> tensors;
-  for (const auto& [name, value] : header.items()) {
-    const JsonView entry(value, fmt::format("{}: tensor '{}'", file, shown(name)));
-    if (name != kMetadata)
-      tensors.push_back(read_tensor(name, entry));
-    else
-      for (const auto& [key, text_of_key] : entry.object().items())
-        JsonView(text_of_key, fmt::format("{}: {}.{}", file, name, shown(key))).string();
-  }
-  check_tiling(tensors, data_bytes, file);
-  return tensors;
-}
-
+/// The tensors that a file's header declares, held to every rule of the format.
 std::vector<TensorInfo> read_header(const InputFile& file, const std::string& path) {
+  constexpr std::size_t kMaxTensors = 1'000'000;
   std::uint64_t header_bytes = 0;
   if (file.size() < sizeof(header_bytes))
     fail(
@@ -158,9 +136,24 @@ std::vector<TensorInfo> read_header(const InputFile& file, const std::string& pa
   if (data_begin > file.size())
     fail("{}: the header needs {} bytes, but the file has {}: it was cut short; get it again", path,
          data_begin, file.size());
-  std::string json(header_bytes, '\0');
-  file.read_at(sizeof(header_bytes), std::as_writable_bytes(std::span(json)));
-  std::vector<TensorInfo> tensors = parse_header(json, file.size() - data_begin, path);
+  std::string text(header_bytes, '\0');
+  file.read_at(sizeof(header_bytes), std::as_writable_bytes(std::span(text)));
+  if (text.empty() || text[0] != '{') fail("{}: the header does not start with '{{'", path);
+  // Spaces may pad the header, other white space may not.
+  if (text.find_last_not_of(' ') != text.rfind('}'))
+    fail("{}: the header does not end with '}}' and spaces", path);
+  const nlohmann::json header = parse_strict_json(text, path + ": header");
+  if (header.size() > kMaxTensors) fail("{}: more than {} tensors", path, kMaxTensors);
+  std::vector<TensorInfo> tensors;
+  for (const auto& [name, value] : header.items()) {
+    const JsonView entry(value, fmt::format("{}: tensor '{}'", path, shown(name)));
+    if (name != kMetadata)
+      tensors.push_back(read_tensor(name, entry));
+    else
+      for (const auto& [key, text_of_key] : entry.object().items())
+        JsonView(text_of_key, fmt::format("{}: {}.{}", path, name, shown(key))).string();
+  }
+  check_tiling(tensors, file.size() - data_begin, path);
   for (TensorInfo& info : tensors) info.begin += data_begin;
   return tensors;
 }

@@ -292,8 +292,9 @@ std::optional<std::int32_t> first_known(const Parts& parts,
   return std::nullopt;
 }
 
-/// BOS and EOS: from the configuration, else from the template, else by their usual names.
-void find_ends(const TokenizerConfig& config, Parts& parts) {
+/// BOS and EOS: from the configuration, else from the template, else by their usual names. What is
+/// put around a text: add_bos_token and add_eos_token go before the template of tokenizer.json.
+void find_ends(const TokenizerConfig& config, bool has_template, Parts& parts) {
   if (!parts.bos_id)
     parts.bos_id =
         first_known(parts, {"<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", kGpt2End});
@@ -303,6 +304,14 @@ void find_ends(const TokenizerConfig& config, Parts& parts) {
   const auto find = [&](const std::string& token) { return find_token(parts, token); };
   parts.bos_id = config.id_of("bos_token", parts.bos_id, find);
   parts.eos_id = config.id_of("eos_token", parts.eos_id, find);
+  const TextEnds ends = text_ends(config, parts.ends, parts.bos_id, parts.eos_id);
+  if (has_template && ends != parts.ends)
+    notice(
+        "{}: add_bos_token and add_eos_token of {} add {} tokens before a text and {} after it, "
+        "its template adds {} and {}; the former are used",
+        config.where, kTokenizerConfig, ends.prefix.size(), ends.suffix.size(),
+        parts.ends.prefix.size(), parts.ends.suffix.size());
+  parts.ends = ends;
 }
 
 /// Tokens of the configuration that the tokenizer's own file does not have among its added ones.
@@ -329,18 +338,6 @@ void add_configured_tokens(const TokenizerConfig& config, Parts& parts) {
     next = std::max(next, token.id + 1);
     parts.added_tokens.push_back(std::move(token));
   }
-}
-
-/// add_bos_token and add_eos_token go before the template that tokenizer.json has.
-void apply_text_ends(const TokenizerConfig& config, bool has_template, Parts& parts) {
-  const TextEnds ends = text_ends(config, parts.ends, parts.bos_id, parts.eos_id);
-  if (has_template && ends != parts.ends)
-    notice(
-        "{}: add_bos_token and add_eos_token of {} add {} tokens before a text and {} after it, "
-        "its template adds {} and {}; the former are used",
-        config.where, kTokenizerConfig, ends.prefix.size(), ends.suffix.size(),
-        parts.ends.prefix.size(), parts.ends.suffix.size());
-  parts.ends = ends;
 }
 
 }  // namespace
@@ -405,8 +402,7 @@ std::unique_ptr<Tokenizer> make_bpe_tokenizer(const std::string& kind, const Tok
   read_post_processor(file.get("post_processor"), parts);
   parts.decoders = read_decoders(file.get("decoder"));
   add_configured_tokens(config, parts);
-  find_ends(config, parts);
-  apply_text_ends(config, !file.get("post_processor").is_null(), parts);
+  find_ends(config, !file.get("post_processor").is_null(), parts);
   return std::make_unique<BpeTokenizer>(kind, files, std::move(parts), where);
 }
 

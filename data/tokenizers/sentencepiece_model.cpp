@@ -171,39 +171,6 @@ class MessageWriter {
   std::string bytes_;
 };
 
-std::string piece_message(const SentencePieceModel::Piece& piece) {
-  MessageWriter message;
-  message.text(1, piece.text);
-  message.number(2, piece.score);
-  message.integer(3, static_cast<std::uint64_t>(piece.type));
-  return std::move(message.bytes());
-}
-
-std::string trainer_message(const SentencePieceModel& model) {
-  MessageWriter message;
-  message.integer(3, kBpe);
-  message.integer(4, model.pieces.size());
-  message.integer(25, 1);  // split_digits
-  message.integer(26, 1);  // allow_whitespace_only_pieces
-  message.integer(35, model.byte_fallback ? 1 : 0);
-  const std::optional<std::int32_t> ids[] = {model.unk_id, model.bos_id, model.eos_id,
-                                             model.pad_id};
-  for (std::uint64_t i = 0; i < 4; ++i) message.id(40 + i, ids[i]);
-  // The library finds them by these names, not by their ids.
-  for (std::uint64_t i = 0; i < 4; ++i)
-    if (ids[i]) message.text(45 + i, model.pieces[*ids[i]].text);
-  return std::move(message.bytes());
-}
-
-std::string normalizer_message(const SentencePieceModel& model) {
-  MessageWriter message;
-  message.text(1, "identity");
-  message.integer(3, model.add_dummy_prefix ? 1 : 0);
-  message.integer(4, 0);  // remove_extra_whitespaces
-  message.integer(5, 1);  // escape_whitespaces
-  return std::move(message.bytes());
-}
-
 }  // namespace
 
 SentencePieceModel read_sentencepiece_model(std::string_view bytes, const std::string& where) {
@@ -223,11 +190,32 @@ SentencePieceModel read_sentencepiece_model(std::string_view bytes, const std::s
 }
 
 std::string write_sentencepiece_model(const SentencePieceModel& model) {
-  MessageWriter message;
-  for (const SentencePieceModel::Piece& piece : model.pieces) message.text(1, piece_message(piece));
-  message.text(2, trainer_message(model));
-  message.text(3, normalizer_message(model));
-  return std::move(message.bytes());
+  MessageWriter file, trainer, normalizer;
+  for (const SentencePieceModel::Piece& each : model.pieces) {
+    MessageWriter piece;
+    piece.text(1, each.text);
+    piece.number(2, each.score);
+    piece.integer(3, static_cast<std::uint64_t>(each.type));
+    file.text(1, piece.bytes());
+  }
+  trainer.integer(3, kBpe);
+  trainer.integer(4, model.pieces.size());
+  trainer.integer(25, 1);  // split_digits
+  trainer.integer(26, 1);  // allow_whitespace_only_pieces
+  trainer.integer(35, model.byte_fallback ? 1 : 0);
+  const std::optional<std::int32_t> ids[] = {model.unk_id, model.bos_id, model.eos_id,
+                                             model.pad_id};
+  for (std::uint64_t i = 0; i < 4; ++i) trainer.id(40 + i, ids[i]);
+  // The library finds them by these names, not by their ids.
+  for (std::uint64_t i = 0; i < 4; ++i)
+    if (ids[i]) trainer.text(45 + i, model.pieces[*ids[i]].text);
+  file.text(2, trainer.bytes());
+  normalizer.text(1, "identity");
+  normalizer.integer(3, model.add_dummy_prefix ? 1 : 0);
+  normalizer.integer(4, 0);  // remove_extra_whitespaces
+  normalizer.integer(5, 1);  // escape_whitespaces
+  file.text(3, normalizer.bytes());
+  return std::move(file.bytes());
 }
 
 }  // namespace focus

@@ -124,24 +124,6 @@ Index first_seeing_row(const Bucket& bucket, std::span<const KeyRows> met,
   return plan.end_of_rows({bucket.rows.begin, bucket.rows.end}, earliest + plan.gap - 1);
 }
 
-/// How many masks of `top_k` groups there are.
-double number_of_masks(Index groups, Index top_k) {
-  double number = 1;
-  for (Index i = 0; i < top_k; ++i)
-    number *= static_cast<double>(groups - i) / static_cast<double>(i + 1);
-  return number;
-}
-
-/// Masks of `top_k` groups, drawn evenly.
-std::vector<std::uint64_t> even_masks(Index seq_len, Index groups, Index top_k) {
-  Rng rng(1);
-  std::vector<std::uint64_t> masks(seq_len, 0);
-  for (std::uint64_t& mask : masks)
-    while (std::popcount(mask) < top_k)
-      mask |= std::uint64_t{1} << rng.below(static_cast<std::uint64_t>(groups));
-  return masks;
-}
-
 }  // namespace
 
 PairForm cheapest_form(Index seq_len, Index groups, Index top_k, Index window, Index gap,
@@ -151,7 +133,10 @@ PairForm cheapest_form(Index seq_len, Index groups, Index top_k, Index window, I
   // What a tile costs beside its keys is not in AttentionPlan::cost: buckets that fill no tile of
   // queries are listed whatever that says.
   constexpr double kFull = kTileQueries, kMany = 16 * kFull;
-  const double bucket_size = static_cast<double>(seq_len) / number_of_masks(groups, top_k);
+  double possible = 1;  // masks of top_k groups
+  for (Index i = 0; i < top_k; ++i)
+    possible *= static_cast<double>(groups - i) / static_cast<double>(i + 1);
+  const double bucket_size = static_cast<double>(seq_len) / possible;
   const bool lists = bucket_size < kFull;
   const PairForm form = lists ? PairForm::lists : PairForm::buckets;
   if (!may_mask || bucket_size > kMany) return form;
@@ -164,7 +149,11 @@ PairForm cheapest_form(Index seq_len, Index groups, Index top_k, Index window, I
   const Index local = std::min(seq_len, window > 0 ? std::min(window, gap) : gap);
   const double masked =
       causal_plan(1, seq_len, window).cost() - causal_plan(1, seq_len, local).cost();
-  const std::vector<std::uint64_t> masks = even_masks(seq_len, groups, top_k);
+  Rng rng(1);
+  std::vector<std::uint64_t> masks(seq_len, 0);  // of top_k groups, drawn evenly
+  for (std::uint64_t& mask : masks)
+    while (std::popcount(mask) < top_k)
+      mask |= std::uint64_t{1} << rng.below(static_cast<std::uint64_t>(groups));
   if (masked < shared_groups_plan(masks, 1, seq_len, window, gap, lists).cost())
     place->second = PairForm::masked;
   return place->second;
