@@ -60,10 +60,9 @@ struct StoreReader::Impl {
   }
 
   void check_sum(std::string_view object, std::span<const std::byte> bytes) const {
-    if (xxh3_hex(bytes) != dataset(object).checksum) {
+    if (xxh3_hex(bytes) != dataset(object).checksum)
       fail("{}: data set '{}' is damaged: it does not match its checksum; use another copy", name(),
            object);
-    }
   }
 
   void verify(std::string_view object) const {

@@ -115,8 +115,7 @@ struct StoreWriter::Impl {
     check_path(path);
     check(!contents.datasets.contains(path), "{}: '{}' is a data set and cannot be a group", name(),
           path);
-    const std::size_t slash = path.rfind('/');
-    ensure_group(slash == 0 ? "/" : path.substr(0, slash));
+    ensure_group(fs::path(path).parent_path());
     const H5Handle create = handle(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, path);
     want(H5Pset_obj_track_times(create, false), path);
     handle(H5Gcreate2(file, path.c_str(), H5P_DEFAULT, create, H5P_DEFAULT), H5Gclose, path);
@@ -154,8 +153,7 @@ struct StoreWriter::Impl {
     check_path(path);
     check(!contents.groups.contains(path) && !contents.datasets.contains(path),
           "{}: '{}' exists already", name(), path);
-    const std::size_t slash = path.rfind('/');
-    ensure_group(slash == 0 ? "/" : path.substr(0, slash));
+    ensure_group(fs::path(path).parent_path());
 
     const std::vector<hsize_t> dims(shape.begin(), shape.end());
     const H5Handle space =
