@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <fstream>
 
 #include "focus/method/focus_files.h"
 #include "tests/fuzz/harness.h"
@@ -10,8 +9,8 @@
 void focus::fuzz::try_input(std::string_view input) {
   static const TempFolder folder;
   const auto [config, weights] = split_input<2>(input);
-  std::ofstream(folder / kFocusConfigFile, std::ios::binary) << config;
-  std::ofstream(folder / kFocusWeightsFile, std::ios::binary) << weights;
+  write_text(folder / kFocusConfigFile, config);
+  write_text(folder / kFocusWeightsFile, weights);
   const auto load = [&] {
     const SavedFocus saved = open_focus_folder(folder.path());
     if (static_cast<Index>(saved.updates.size()) != saved.shape.num_layers)

@@ -12,10 +12,7 @@ using namespace focus;
 /// Attributes of /focus by lines of `name=number`, and of its first layer by `name:number`; a line
 /// `name 2 3` is a tensor of it.
 void write_lines(StoreWriter& store, const std::string& lines) {
-  for (std::size_t begin = 0; begin < lines.size();) {
-    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
-    const std::string line = lines.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string& line : fuzz::lines_of(lines)) {
     const std::size_t sign = line.find_first_of("=: ");
     if (sign == std::string::npos) continue;
     const std::string name = line.substr(0, sign);

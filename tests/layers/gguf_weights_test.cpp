@@ -158,25 +158,26 @@ TEST(GgufWeights, NamesWhatIsWrong) {
   const ModelConfig config = tiny_config("llama");
   Decoder original = model_of(config);
   const Tensors sound = gguf_tensors(original, false);
-  const auto error = [&](const Tensors& tensors) {
+  const auto error = [&](Tensors tensors) {
     return error_of([&] {
       Decoder decoder(config);
-      load_weights(decoder, GgufTensors(tensors));
+      load_weights(decoder, GgufTensors(std::move(tensors)));
     });
   };
   EXPECT_EQ(error(sound), "");
-  Tensors tensors = sound;
-  tensors.erase("blk.1.attn_k.weight");
-  EXPECT_THAT(error(tensors), HasSubstr("tensor blk.1.attn_k.weight is missing"));
-  tensors = sound;
-  tensors["blk.0.attn_sinks.weight"] = Tensor({4});
-  EXPECT_THAT(error(tensors), HasSubstr("tensor blk.0.attn_sinks.weight is not part of a llama"));
-  tensors = sound;
-  tensors["rope_freqs.weight"] = Tensor({3});
-  EXPECT_EQ(error(tensors), "");  // read with the settings
-  tensors = sound;
-  tensors["blk.0.ffn_up.weight"] = Tensor({24, 40});
-  EXPECT_THAT(error(tensors), HasSubstr("tensor blk.0.ffn_up.weight has shape [24, 40]"));
+  const auto error_with = [&](const std::string& name, const Shape& shape) {
+    Tensors tensors = sound;
+    tensors[name] = Tensor(shape);
+    return error(std::move(tensors));
+  };
+  EXPECT_THAT(error_with("blk.0.attn_sinks.weight", {4}),
+              HasSubstr("tensor blk.0.attn_sinks.weight is not part of a llama"));
+  EXPECT_EQ(error_with("rope_freqs.weight", {3}), "");  // read with the settings
+  EXPECT_THAT(error_with("blk.0.ffn_up.weight", {24, 40}),
+              HasSubstr("tensor blk.0.ffn_up.weight has shape [24, 40]"));
+  Tensors missing = sound;
+  missing.erase("blk.1.attn_k.weight");
+  EXPECT_THAT(error(missing), HasSubstr("tensor blk.1.attn_k.weight is missing"));
 }
 
 }  // namespace

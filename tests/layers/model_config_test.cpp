@@ -130,12 +130,9 @@ TEST(ModelConfig, Gemma3ReadsRopesOldAndNew) {
   EXPECT_EQ(c.rope.scaling, Scaling::linear);
   EXPECT_EQ(c.local_rope.value(), (RopeConfig{.theta = 2e4}));
   json.erase("rope_scaling");
-  json["rope_parameters"] = {{"full_attention",
-                              {{"rope_type", "yarn"},
-                               {"rope_theta", 3e5},
-                               {"factor", 4.0},
-                               {"original_max_position_embeddings", 64}}},
-                             {"sliding_attention", {{"rope_type", "default"}}}};
+  json["rope_parameters"] = R"({"sliding_attention": {"rope_type": "default"},
+      "full_attention": {"rope_type": "yarn", "rope_theta": 3e5, "factor": 4.0,
+                         "original_max_position_embeddings": 64}})"_json;
   c = parse(json);
   EXPECT_EQ(c.rope.theta, 3e5);
   EXPECT_EQ(c.rope.scaling, Scaling::yarn);
@@ -169,10 +166,8 @@ TEST(ModelConfig, Olmo3StretchesGlobalLayersAlone) {
   EXPECT_FALSE(parse(json).local_rope);
   EXPECT_EQ(parse(json).sliding_windows, (std::vector<Index>{4096, 4096, 4096, 0}));
   json["rope_theta"] = 5e5;
-  json["rope_scaling"] = {{"rope_type", "yarn"},
-                          {"factor", 8.0},
-                          {"attention_factor", 1.25},
-                          {"original_max_position_embeddings", 256}};
+  json["rope_scaling"] = R"({"rope_type": "yarn", "factor": 8.0, "attention_factor": 1.25,
+                             "original_max_position_embeddings": 256})"_json;
   const ModelConfig c = parse(json);
   EXPECT_EQ(c.rope.scaling, RopeConfig::Scaling::yarn);
   EXPECT_EQ(c.rope.attention_factor, 1.25);
@@ -182,10 +177,8 @@ TEST(ModelConfig, Olmo3StretchesGlobalLayersAlone) {
 TEST(ModelConfig, GraniteAndSmolLm3ReadWhatIsTheirs) {
   Json json = short_json("granite");
   EXPECT_EQ(parse(json).attention_scale(), 1) << "what its config class says";
-  json.update({{"embedding_multiplier", 12},
-               {"residual_multiplier", 0.22},
-               {"logits_scaling", 8},
-               {"attention_multiplier", 0.0625}});
+  json.update(R"({"embedding_multiplier": 12, "residual_multiplier": 0.22, "logits_scaling": 8,
+                  "attention_multiplier": 0.0625})"_json);
   ModelConfig c = parse(json);
   EXPECT_EQ(c.embedding_multiplier, 12);
   EXPECT_EQ(c.residual_multiplier, 0.22);
@@ -263,9 +256,8 @@ TEST(ModelConfig, ReadsRopeScalingOldAndNew) {
   EXPECT_EQ(parse(json).rope.scaling, RopeConfig::Scaling::linear);
   EXPECT_EQ(parse(json).rope.factor, 2.5);
   json.erase("rope_scaling");
-  json["rope_parameters"] = {{"rope_type", "llama3"}, {"rope_theta", 7e4},
-                             {"factor", 8},           {"low_freq_factor", 1},
-                             {"high_freq_factor", 4}, {"original_max_position_embeddings", 64}};
+  json["rope_parameters"] = R"({"rope_type": "llama3", "rope_theta": 7e4, "factor": 8,
+      "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 64})"_json;
   const RopeConfig rope = parse(json).rope;
   EXPECT_EQ(rope.scaling, RopeConfig::Scaling::llama3);
   EXPECT_EQ(rope.theta, 7e4);
@@ -285,25 +277,17 @@ TEST(ModelConfig, ReadsScalingsOfLongContexts) {
   EXPECT_EQ(rope.scaling, Scaling::dynamic);
   EXPECT_EQ(rope.original_max_position_embeddings, 512);
   EXPECT_EQ(parse(json).max_position_embeddings, 1024) << "as long as texts may be";
-  rope = read({{"rope_type", "yarn"},
-               {"factor", nullptr},
-               {"beta_fast", 16},
-               {"truncate", false},
-               {"original_max_position_embeddings", 128}});
+  rope = read(R"({"rope_type": "yarn", "factor": null, "beta_fast": 16, "truncate": false,
+                  "original_max_position_embeddings": 128})"_json);
   EXPECT_EQ(rope.scaling, Scaling::yarn);
   EXPECT_EQ(rope.factor, 4) << "512 / 128";
   EXPECT_EQ(rope.beta_fast, 16);
   EXPECT_FALSE(rope.truncate);
-  rope = read({{"rope_type", "yarn"},
-               {"factor", 4},
-               {"mscale", 0.5},
-               {"mscale_all_dim", 2.0},
-               {"original_max_position_embeddings", 128}});
+  rope = read(R"({"rope_type": "yarn", "factor": 4, "mscale": 0.5, "mscale_all_dim": 2.0,
+                  "original_max_position_embeddings": 128})"_json);
   EXPECT_NEAR(rope.attention_factor, (0.05 * std::log(4.0) + 1) / (0.2 * std::log(4.0) + 1), 1e-15);
-  rope = read({{"rope_type", "longrope"},
-               {"short_factor", {1, 1, 2, 3}},
-               {"long_factor", {1, 2, 3, 4}},
-               {"original_max_position_embeddings", 128}});
+  rope = read(R"({"rope_type": "longrope", "short_factor": [1, 1, 2, 3],
+                  "long_factor": [1, 2, 3, 4], "original_max_position_embeddings": 128})"_json);
   EXPECT_EQ(rope.scaling, Scaling::longrope);
   EXPECT_EQ(rope.long_factor.back(), 4);
   EXPECT_NEAR(rope.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(128.0)), 1e-15);
@@ -340,11 +324,8 @@ TEST(ModelConfig, OfTwoRotarySettingsTransformersOneHolds) {
   EXPECT_NE(notices.text().find("rope_scaling is used"), std::string::npos) << notices.text();
   json["rope_scaling"] = Json::object();
   EXPECT_EQ(read(json).rope.theta, 6000);
-  json["rope_scaling"] = {{"rope_type", "llama3"},
-                          {"factor", 8},
-                          {"low_freq_factor", 1},
-                          {"high_freq_factor", 4},
-                          {"original_max_position_embeddings", 64}};
+  json["rope_scaling"] = R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+                             "high_freq_factor": 4, "original_max_position_embeddings": 64})"_json;
   json["original_max_position_embeddings"] = 32;
   EXPECT_EQ(read(json).rope.original_max_position_embeddings, 32);
   json.erase("original_max_position_embeddings");

@@ -68,12 +68,9 @@ TEST(Weights, BareBaseModelsLackThePrefix) {
 }
 
 TEST(Weights, TiedHeadUnderEitherNameOrBoth) {
-  struct Names {
-    const char *type, *embedding, *head;
-  };
   for (const auto& [type, embedding, head] :
-       {Names{"gpt2", "transformer.wte.weight", "lm_head.weight"},
-        Names{"gpt_neox", "gpt_neox.embed_in.weight", "embed_out.weight"}}) {
+       {std::tuple("gpt2", "transformer.wte.weight", "lm_head.weight"),
+        std::tuple("gpt_neox", "gpt_neox.embed_in.weight", "embed_out.weight")}) {
     ModelConfig config = tiny_config(type);
     config.tie_word_embeddings = true;
     Decoder original = random_decoder(config);
@@ -109,26 +106,22 @@ TEST(Weights, ErrorsNameSourceAndTensor) {
   const auto tensors = published(original);
   EXPECT_EQ(load_error(tensors, config), "");
   const std::string victim = "model.layers.1.mlp.up_proj.weight";
-  const auto expect_named = [](const std::string& error, std::initializer_list<const char*> parts) {
-    for (const char* part : parts)
+  const std::string extra = "model.layers.3.mlp.up_proj.weight";
+  const auto expect_named = [&](auto&& change, const std::vector<std::string>& parts) {
+    auto changed = tensors;
+    change(changed);
+    const std::string error = load_error(changed, config);
+    for (const std::string& part : parts)
       EXPECT_NE(error.find(part), std::string::npos) << part << " is not in: " << error;
   };
-
-  auto missing = tensors;
-  missing.erase(victim);
-  expect_named(load_error(missing, config), {"some/model", victim.c_str(), "missing"});
-
-  auto wrong = tensors;
-  wrong[victim] = Tensor::zeros({24, 40});
-  expect_named(load_error(wrong, config), {"some/model", victim.c_str(), "[24, 40]", "[40, 24]"});
-
-  auto extra = tensors;
-  extra["model.layers.3.mlp.up_proj.weight"] = Tensor::zeros({40, 24});
-  expect_named(load_error(extra, config), {"some/model", "model.layers.3.mlp.up_proj.weight"});
-
-  auto headless = tensors;
-  headless.erase("lm_head.weight");
-  expect_named(load_error(headless, config), {"lm_head.weight", "missing"});
+  expect_named([&](auto& all) { all.erase(victim); }, {"some/model", victim, "missing"});
+  expect_named(
+      [&](auto& all) {
+        all[victim] = Tensor::zeros({24, 40});
+      },
+      {"some/model", victim, "[24, 40]", "[40, 24]"});
+  expect_named([&](auto& all) { all[extra] = Tensor::zeros({40, 24}); }, {"some/model", extra});
+  expect_named([](auto& all) { all.erase("lm_head.weight"); }, {"lm_head.weight", "missing"});
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "data/chat/chat_template.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/support/temp_folder.h"
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -29,31 +28,33 @@ int in_child(const std::function<int()>& action) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(DurableFile, WritesAndReplaces) {
-  const TempFolder folder;
-  write_file_durably(folder / "a", std::string_view("one"));
-  EXPECT_EQ(read_text(folder / "a"), "one");
-  write_file_durably(folder / "a", std::string_view("second"));
-  EXPECT_EQ(read_text(folder / "a"), "second");
-  write_file_durably(folder / "empty", std::string_view());
-  EXPECT_EQ(read_text(folder / "empty"), "");
-  EXPECT_EQ(files_in(folder.path()), 2u);
+class DurableFiles : public testing::Test {
+ protected:
+  const TempFolder folder_;
+};
+
+TEST_F(DurableFiles, WritesAndReplaces) {
+  write_file_durably(folder_ / "a", std::string_view("one"));
+  EXPECT_EQ(read_text(folder_ / "a"), "one");
+  write_file_durably(folder_ / "a", std::string_view("second"));
+  EXPECT_EQ(read_text(folder_ / "a"), "second");
+  write_file_durably(folder_ / "empty", std::string_view());
+  EXPECT_EQ(read_text(folder_ / "empty"), "");
+  EXPECT_EQ(files_in(folder_.path()), 2u);
 }
 
-TEST(DurableFile, WritesIntoTheCurrentFolder) {
-  const TempFolder folder;
+TEST_F(DurableFiles, WritesIntoTheCurrentFolder) {
   const fs::path before = fs::current_path();
-  fs::current_path(folder.path());
+  fs::current_path(folder_.path());
   write_file_durably("plain", std::string_view("x"));
   fs::current_path(before);
-  EXPECT_EQ(read_text(folder / "plain"), "x");
+  EXPECT_EQ(read_text(folder_ / "plain"), "x");
 }
 
-TEST(DurableFile, RefusedByVerifyLeavesTheOldFile) {
-  const TempFolder folder;
-  write_file_durably(folder / "a", std::string_view("old"));
+TEST_F(DurableFiles, RefusedByVerifyLeavesTheOldFile) {
+  write_file_durably(folder_ / "a", std::string_view("old"));
   const std::string error = error_of([&] {
-    DurableFile file(folder / "a");
+    DurableFile file(folder_ / "a");
     FileWriter writer(file);
     writer.write(std::as_bytes(std::span(std::string_view("new"))));
     writer.close();
@@ -63,85 +64,80 @@ TEST(DurableFile, RefusedByVerifyLeavesTheOldFile) {
     });
   });
   EXPECT_EQ(error, "not good");
-  EXPECT_EQ(read_text(folder / "a"), "old");
-  EXPECT_EQ(files_in(folder.path()), 1u);
+  EXPECT_EQ(read_text(folder_ / "a"), "old");
+  EXPECT_EQ(files_in(folder_.path()), 1u);
 }
 
-TEST(DurableFile, AbandonedLeavesNothing) {
-  const TempFolder folder;
+TEST_F(DurableFiles, AbandonedLeavesNothing) {
   {
-    DurableFile file(folder / "a");
+    DurableFile file(folder_ / "a");
     write_text(file.temporary(), "half");
-    EXPECT_EQ(files_in(folder.path()), 1u);
+    EXPECT_EQ(files_in(folder_.path()), 1u);
   }
-  EXPECT_EQ(files_in(folder.path()), 0u);
+  EXPECT_EQ(files_in(folder_.path()), 0u);
 }
 
-TEST(DurableFile, NamesPathAndReasonAndRemedy) {
-  const TempFolder folder;
-  write_text(folder / "file", "");
+TEST_F(DurableFiles, NamesPathAndReasonAndRemedy) {
+  write_text(folder_ / "file", "");
   const auto error = [](const fs::path& path) {
     return error_of([&] { write_file_durably(path, std::string_view("x")); });
   };
-  EXPECT_THAT(error(folder / "file/a"), HasSubstr("file/a: Not a directory; a part of the path"));
-  EXPECT_THAT(error(folder / "gone/a"),
+  EXPECT_THAT(error(folder_ / "file/a"), HasSubstr("file/a: Not a directory; a part of the path"));
+  EXPECT_THAT(error(folder_ / "gone/a"),
               HasSubstr("gone/a: No such file or directory; the folder does not exist"));
-  EXPECT_THAT(error(folder.path()), HasSubstr("Is a directory"));
+  EXPECT_THAT(error(folder_.path()), HasSubstr("Is a directory"));
   EXPECT_THAT(error("/dev/null"), HasSubstr("/dev/null: it is not a regular file"));
   EXPECT_THAT(error("/proc/focus"), HasSubstr("cannot write /proc/focus"));
-  EXPECT_THAT(error(folder / std::string(300, 'n')), HasSubstr("the name is too long"));
+  EXPECT_THAT(error(folder_ / std::string(300, 'n')), HasSubstr("the name is too long"));
 }
 
-TEST(DurableFile, FailingWriteKeepsTheOldFile) {
-  const TempFolder folder;
-  write_file_durably(folder / "a", std::string_view("old"));
+TEST_F(DurableFiles, FailingWriteKeepsTheOldFile) {
+  write_file_durably(folder_ / "a", std::string_view("old"));
   // In a child, because the limit holds for the whole process.
   const int status = in_child([&] {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{1000, 1000};
     setrlimit(RLIMIT_FSIZE, &limit);
     const std::string error =
-        error_of([&] { write_file_durably(folder / "a", std::string(100'000, 'x')); });
+        error_of([&] { write_file_durably(folder_ / "a", std::string(100'000, 'x')); });
     return error.find("a: File too large; ") == std::string::npos ? 1 : 0;
   });
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(read_text(folder / "a"), "old");
-  EXPECT_EQ(files_in(folder.path()), 1u);
+  EXPECT_EQ(read_text(folder_ / "a"), "old");
+  EXPECT_EQ(files_in(folder_.path()), 1u);
 }
 
-TEST(DurableFile, SweepRemovesWhatDeadProcessesLeft) {
-  const TempFolder folder;
+TEST_F(DurableFiles, SweepRemovesWhatDeadProcessesLeft) {
   in_child([&]() -> int {
-    DurableFile file(folder / "a");
+    DurableFile file(folder_ / "a");
     write_text(file.temporary(), "half");
     _exit(0);
   });
   // A file of an earlier process that had our number, one of ours, and some that only look alike.
-  write_text(folder / fmt::format(".b.focus-tmp-{}-0123456789abcdef-7", getpid()), "");
-  DurableFile mine(folder / "mine");
+  write_text(folder_ / fmt::format(".b.focus-tmp-{}-0123456789abcdef-7", getpid()), "");
+  DurableFile mine(folder_ / "mine");
   write_text(mine.temporary(), "");
   for (const char* name :
        {"a.focus-tmp-1-2-3", ".focus-tmp-", ".a.focus-tmp-x-2-3", ".a.focus-tmp-1",
         ".a.focus-tmp-99999999-ab", ".a.focus-tmp-99999999-ab-c"}) {
-    write_text(folder / name, "");
+    write_text(folder_ / name, "");
   }
-  EXPECT_EQ(files_in(folder.path()), 9u);
-  EXPECT_EQ(sweep_orphans(folder.path()), 2u);
-  EXPECT_EQ(files_in(folder.path()), 7u);
+  EXPECT_EQ(files_in(folder_.path()), 9u);
+  EXPECT_EQ(sweep_orphans(folder_.path()), 2u);
+  EXPECT_EQ(files_in(folder_.path()), 7u);
   EXPECT_TRUE(fs::exists(mine.temporary()));
-  EXPECT_THAT(error_of([&] { sweep_orphans(folder / "gone"); }), HasSubstr("list"));
+  EXPECT_THAT(error_of([&] { sweep_orphans(folder_ / "gone"); }), HasSubstr("list"));
 }
 
-TEST(DurableFile, SweepKnowsAProcessThatEndedAndThatNobodyAskedAfter) {
-  const TempFolder folder;
+TEST_F(DurableFiles, SweepKnowsAProcessThatEndedAndThatNobodyAskedAfter) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) _exit(0);
-  write_text(folder / fmt::format(".a.focus-tmp-{}-0123456789abcdef-0", child), "half");
+  write_text(folder_ / fmt::format(".a.focus-tmp-{}-0123456789abcdef-0", child), "half");
   siginfo_t ended;
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
   EXPECT_EQ(kill(child, 0), 0) << "it still has its number";
-  EXPECT_EQ(sweep_orphans(folder.path()), 1u);
+  EXPECT_EQ(sweep_orphans(folder_.path()), 1u);
   waitpid(child, nullptr, 0);
 }
 
@@ -164,11 +160,8 @@ TEST(Checksum, KnownValuesAndStreaming) {
 }
 
 TEST(FileKind, TextsThatBeginAsOtherFilesDoAreText) {
-  for (const char* text :
-       {"PAR1 is a line", "GGUF is a format of files", "BZh", "%PDF-1.7 begins", "", "a",
-        "\xEF\xBB\xBF"
-        "a mark",
-        "Rar!"})
+  for (const char* text : {"PAR1 is a line", "GGUF is a format of files", "BZh", "%PDF-1.7 begins",
+                           "", "a", "\uFEFFa mark", "Rar!"})
     EXPECT_NO_THROW(require_text(text, "a.txt")) << text;
 }
 

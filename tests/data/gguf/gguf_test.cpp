@@ -1,7 +1,6 @@
 #include "data/gguf/gguf.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
@@ -31,6 +30,9 @@ std::string error_of_gguf(const std::string& content) {
   return error;
 }
 std::string error_of_gguf(const GgufFile& file) { return error_of_gguf(file.bytes()); }
+void expect_refused(const auto& file, const std::string& part) {
+  EXPECT_THAT(error_of_gguf(file), HasSubstr(part));
+}
 
 /// A sound file of every type of value and two tensors.
 GgufFile sound() {
@@ -154,14 +156,14 @@ TEST(Gguf, RefusesVersions) {
   for (const std::uint32_t version : {0u, 1u, 4u}) {
     GgufFile file = sound();
     file.version = version;
-    EXPECT_THAT(error_of_gguf(file), HasSubstr("GGUF file of version " + std::to_string(version)));
+    expect_refused(file, "GGUF file of version " + std::to_string(version));
   }
   GgufFile swapped;
   swapped.version = 0x03000000;
-  EXPECT_THAT(error_of_gguf(swapped), HasSubstr("big-endian"));
-  EXPECT_THAT(error_of_gguf("GGML" + std::string(40, '\0')), HasSubstr("not a GGUF file"));
-  EXPECT_THAT(error_of_gguf("GGU"), HasSubstr("it has 3 bytes"));
-  EXPECT_THAT(error_of_gguf(""), HasSubstr("it has 0 bytes"));
+  expect_refused(swapped, "big-endian");
+  expect_refused("GGML" + std::string(40, '\0'), "not a GGUF file");
+  expect_refused("GGU", "it has 3 bytes");
+  expect_refused("", "it has 0 bytes");
 }
 
 TEST(Gguf, RefusesEveryFileThatWasCutShort) {
@@ -190,19 +192,15 @@ TEST(Gguf, BelievesNoCount) {
 }
 
 TEST(Gguf, RefusesWrongKeys) {
-  EXPECT_THAT(error_of_gguf(GgufFile().u32("", 1)), HasSubstr("key number 1 is empty"));
-  EXPECT_THAT(error_of_gguf(GgufFile().u32("a", 1).text("a", "x")), HasSubstr("'a' appears twice"));
-  EXPECT_THAT(error_of_gguf(GgufFile().value("a", 13, std::string(16, '\0'))),
-              HasSubstr("key 'a' has the unknown type 13"));
-  EXPECT_THAT(error_of_gguf(GgufFile().array("a", 13, 1, std::string(16, '\0'))),
-              HasSubstr("unknown type 13"));
-  EXPECT_THAT(error_of_gguf(GgufFile().array("a", 9, 1, std::string(16, '\0'))),
-              HasSubstr("array of arrays"));
+  expect_refused(GgufFile().u32("", 1), "key number 1 is empty");
+  expect_refused(GgufFile().u32("a", 1).text("a", "x"), "'a' appears twice");
+  expect_refused(GgufFile().value("a", 13, std::string(16, '\0')),
+                 "key 'a' has the unknown type 13");
+  expect_refused(GgufFile().array("a", 13, 1, std::string(16, '\0')), "unknown type 13");
+  expect_refused(GgufFile().array("a", 9, 1, std::string(16, '\0')), "array of arrays");
   for (const std::uint32_t alignment : {0u, 24u, 3u})
-    EXPECT_THAT(error_of_gguf(GgufFile().u32("general.alignment", alignment)),
-                HasSubstr("must be a power of two"));
-  EXPECT_THAT(error_of_gguf(GgufFile().text("general.alignment", "32")),
-              HasSubstr("must be an integer"));
+    expect_refused(GgufFile().u32("general.alignment", alignment), "must be a power of two");
+  expect_refused(GgufFile().text("general.alignment", "32"), "must be an integer");
 }
 
 TEST(Gguf, RefusesWrongTensors) {
@@ -225,13 +223,12 @@ TEST(Gguf, RefusesWrongTensors) {
   EXPECT_THAT(error({4}, 0, 1), HasSubstr("declared at offset 1"));
   EXPECT_THAT(error({4}, 0, 32), HasSubstr("declared at offset 32"));
   EXPECT_THAT(error({4}, 0, ~0ULL - 31), HasSubstr("declared at offset"));
-  EXPECT_THAT(error_of_gguf(GgufFile().floats("t", {1}, {1}).floats("t", {1}, {2})),
-              HasSubstr("tensor 't' appears twice"));
-  EXPECT_THAT(error_of_gguf(GgufFile().floats(std::string(64, 'n'), {1}, {1})),
-              HasSubstr("a name of 64 bytes"));
+  expect_refused(GgufFile().floats("t", {1}, {1}).floats("t", {1}, {2}),
+                 "tensor 't' appears twice");
+  expect_refused(GgufFile().floats(std::string(64, 'n'), {1}, {1}), "a name of 64 bytes");
   GgufFile overlapping;
   overlapping.floats("a", {9}, std::vector<float>(9)).info("b", {1}, 0, 32);
-  EXPECT_THAT(error_of_gguf(overlapping), HasSubstr("the one before it ends at 64"));
+  expect_refused(overlapping, "the one before it ends at 64");
 }
 
 TEST(Gguf, RefusesTypesByName) {
@@ -247,7 +244,7 @@ TEST(Gguf, RefusesTypesByName) {
   for (const std::uint32_t unknown : {43u, 1000u, ~0u}) {
     GgufFile file;
     file.info("t", {256}, unknown, 0).data = std::string(4096, '\0');
-    EXPECT_THAT(error_of_gguf(file), HasSubstr("unknown type " + std::to_string(unknown)));
+    expect_refused(file, "unknown type " + std::to_string(unknown));
   }
 }
 

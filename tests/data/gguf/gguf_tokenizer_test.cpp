@@ -1,7 +1,6 @@
 #include "data/gguf/gguf_tokenizer.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -95,10 +94,7 @@ Keys sentencepiece_keys() {
   for (const char* piece : {"\xE2\x96\x81", "a", "b", "c"}) keys.add(piece, 1, -10);
   keys.add("ab", 1, -1);
   keys.add("bc", 1, -2);
-  keys.add(
-      "\xE2\x96\x81"
-      "ab",
-      1, -3);
+  keys.add("\u2581ab", 1, -3);
   keys.ids = {{"bos", 1}, {"eos", 2}, {"unknown", 0}};
   return keys;
 }
@@ -288,11 +284,8 @@ TEST(GgufTokenizer, HostileListsAreRefused) {
                  }),
                  "tokenizer.ggml.tokens");
   expect_refused(changed([](Keys& k) { k.merges.push_back("q zz"); }), "zz");
-  expect_refused(changed([](Keys& k) { k.merges.push_back("zz"); }), "merge 2");
-  expect_refused(changed([](Keys& k) { k.merges.push_back(" z"); }), "merge 2");
-  expect_refused(changed([](Keys& k) { k.merges.push_back("z "); }), "merge 2");
-  expect_refused(changed([](Keys& k) { k.merges.push_back(""); }), "merge 2");
-  expect_refused(changed([](Keys& k) { k.merges.push_back("\xFF z"); }), "merge 2");
+  for (const char* merge : {"zz", " z", "z ", "", "\xFF z"})
+    expect_refused(changed([&](Keys& k) { k.merges.push_back(merge); }), "merge 2");
   expect_refused(changed([](Keys& k) {
                    k.ids.erase("bos");
                    k.flags["add_bos_token"] = true;

@@ -1,18 +1,15 @@
 #include "data/settings/config.h"
 
-#include <gtest/gtest.h>
-#include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
 #include <array>
 #include <bit>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "data/settings/members.h"
 #include "data/settings/struct_json.h"
+#include "tests/support/temp_folder.h"
 
 namespace focus {
 namespace {
@@ -243,23 +240,22 @@ TEST(Config, RefusesMoreValuesThanAnyConfigHas) {
 }
 
 TEST(Config, ReadsFilesAndRefusesHugeAndMissingOnes) {
-  const std::filesystem::path path =
-      std::filesystem::path(testing::TempDir()) / "config_test_file.yaml";
-  std::ofstream(path) << "focus:\n  num_groups: 7\n";
+  const TempFolder folder;
+  const std::string path = (folder / "config.yaml").string();
+  write_text(path, "focus:\n  num_groups: 7\n");
   Settings s;
-  read_config(path.string(), {"seed=3"}, s);
+  read_config(path, {"seed=3"}, s);
   EXPECT_EQ(s.focus.num_groups, 7);
   EXPECT_EQ(s.seed, 3u);
   read_config("", {"seed=4"}, s);
   EXPECT_EQ(s.seed, 4u);
 
-  std::ofstream(path) << std::string(1'000'001, '#');
-  EXPECT_THROW(read_config(path.string(), {}, s), std::runtime_error);
-  EXPECT_THROW(read_config(path.string() + ".missing", {}, s), std::runtime_error);
-  std::ofstream(path).close();  // as a full disk leaves it
-  EXPECT_THROW(read_config(path.string(), {}, s), std::runtime_error);
-  EXPECT_THROW(read_config(testing::TempDir(), {}, s), std::runtime_error);
-  std::filesystem::remove(path);
+  for (const std::string& text : {std::string(1'000'001, '#'), std::string()}) {
+    write_text(path, text);  // the empty one as a full disk leaves it
+    EXPECT_THROW(read_config(path, {}, s), std::runtime_error);
+  }
+  EXPECT_THROW(read_config(path + ".missing", {}, s), std::runtime_error);
+  EXPECT_THROW(read_config(folder.path().string(), {}, s), std::runtime_error);
 }
 
 TEST(Config, DumpsEveryKeyOnALine) {

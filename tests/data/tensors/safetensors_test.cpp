@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
@@ -34,6 +33,10 @@ std::string tensor_json(const std::string& name, const std::string& shape, int b
                      shape, begin, end);
 }
 
+std::string header_of(const std::vector<std::string>& tensors) {
+  return fmt::format("{{{}}}", fmt::join(tensors, ","));
+}
+
 std::string error_of_file(const std::string& content) {
   const TempFolder folder;
   write_text(folder / "x.safetensors", content);
@@ -49,22 +52,26 @@ std::string error_of_header(const std::string& header, std::size_t data_bytes = 
   return error_of_file(file_of(header, data_bytes));
 }
 
-TEST(Safetensors, WriteAndReadBack) {
-  const TempFolder folder;
-  const fs::path path = folder / "a.safetensors";
+class Safetensors : public testing::Test {
+ protected:
+  const TempFolder folder_;
+  const fs::path path_ = folder_ / "a.safetensors";
+};
+
+TEST_F(Safetensors, WriteAndReadBack) {
   const Tensor a = Tensor::from({2, 3}, std::vector<Real>{1, 2, 3, 4, 5, -6.5});
   const Tensor scalar = Tensor::from(Shape{}, std::vector<Real>{7});
   const Tensor none(Shape{0, 4});
-  write_safetensors(path, {{"b", a}, {"a.scalar", scalar}, {"z", none}, {"\xc3\xa9\"", a}},
+  write_safetensors(path_, {{"b", a}, {"a.scalar", scalar}, {"z", none}, {"\xc3\xa9\"", a}},
                     {{"format", "pt"}});
 
-  const SafetensorsFile file(path);
+  const SafetensorsFile file(path_);
   ASSERT_EQ(file.tensors().size(), 4u);
   EXPECT_EQ(file.tensors()[0].name, "a.scalar");
   EXPECT_EQ(file.tensors()[1].name, "b");
   EXPECT_EQ(file.tensors()[1].dtype, Dtype::f32);
   EXPECT_EQ(file.tensors()[1].stored_as, "F32");
-  EXPECT_EQ(file.describe(), path.string());
+  EXPECT_EQ(file.describe(), path_.string());
   EXPECT_TRUE(file.read("b").shape() == (Shape{2, 3}));
   EXPECT_TRUE(std::ranges::equal(file.read("b").span(), a.span()));
   EXPECT_TRUE(std::ranges::equal(file.read("\xc3\xa9\"").span(), a.span()));
@@ -74,23 +81,22 @@ TEST(Safetensors, WriteAndReadBack) {
   EXPECT_EQ(file.find("c"), nullptr);
   EXPECT_THAT(error_of([&] { file.read("c"); }), HasSubstr("no tensor 'c'"));
 
-  const std::string bytes = read_text(path);
+  const std::string bytes = read_text(path_);
   std::uint64_t header = 0;
   std::memcpy(&header, bytes.data(), sizeof(header));
   EXPECT_EQ(header % 8, 0u);
   EXPECT_THAT(bytes, HasSubstr(R"("__metadata__":{"format":"pt"})"));
-  write_safetensors(folder / "again",
+  write_safetensors(folder_ / "again",
                     {{"z", none}, {"\xc3\xa9\"", a}, {"b", a}, {"a.scalar", scalar}},
                     {{"format", "pt"}});
-  EXPECT_EQ(read_text(folder / "again"), bytes);
+  EXPECT_EQ(read_text(folder_ / "again"), bytes);
 }
 
-TEST(Safetensors, WriterRefuses) {
-  const TempFolder folder;
+TEST_F(Safetensors, WriterRefuses) {
   const Tensor a = Tensor::zeros({2});
   const auto error = [&](std::vector<std::pair<std::string, Tensor>> tensors) {
-    const std::string text = error_of([&] { write_safetensors(folder / "x", std::move(tensors)); });
-    EXPECT_EQ(files_in(folder.path()), 0u);
+    const std::string text = error_of([&] { write_safetensors(path_, std::move(tensors)); });
+    EXPECT_EQ(files_in(folder_.path()), 0u);
     return text;
   };
   EXPECT_THAT(error({{"a", a}, {"a", a}}), HasSubstr("'a' appears twice"));
@@ -100,8 +106,7 @@ TEST(Safetensors, WriterRefuses) {
   EXPECT_THAT(error({{"\xff", a}}), HasSubstr("not UTF-8"));
 }
 
-TEST(Safetensors, ReadsHalfAndDoublePrecision) {
-  const TempFolder folder;
+TEST_F(Safetensors, ReadsHalfAndDoublePrecision) {
   std::string data(2 * 3 + 2 * 3 + 8, '\0');
   const std::uint16_t f16[] = {0x3c00, 0xc000, 0x0001};   // 1, -2, the smallest subnormal
   const std::uint16_t bf16[] = {0x3f80, 0xc020, 0x7f80};  // 1, -2.5, infinity
@@ -109,11 +114,12 @@ TEST(Safetensors, ReadsHalfAndDoublePrecision) {
   std::memcpy(data.data(), f16, 6);
   std::memcpy(data.data() + 6, bf16, 6);
   std::memcpy(data.data() + 12, &f64, 8);
-  const std::string header = std::string("{") + tensor_json("h", "[3]", 0, 6, "F16") + "," +
-                             tensor_json("b", "[3]", 6, 12, "BF16") + "," +
-                             tensor_json("d", "[1]", 12, 20, "F64") + "}   ";
-  write_text(folder / "x", with_size(header.size(), header + data));
-  const SafetensorsFile file(folder / "x");
+  const std::string header =
+      header_of({tensor_json("h", "[3]", 0, 6, "F16"), tensor_json("b", "[3]", 6, 12, "BF16"),
+                 tensor_json("d", "[1]", 12, 20, "F64")}) +
+      "   ";
+  write_text(path_, with_size(header.size(), header + data));
+  const SafetensorsFile file(path_);
   const Tensor h = file.read("h"), b = file.read("b");
   EXPECT_EQ(h[0], Real{1});
   EXPECT_EQ(h[1], Real{-2});
@@ -129,14 +135,13 @@ TEST(Safetensors, ReadsHalfAndDoublePrecision) {
   EXPECT_EQ(count_nonfinite(b), 1);
 }
 
-TEST(Safetensors, ListsOtherTypesAndRefusesToReadThemAsWeights) {
-  const TempFolder folder;
+TEST_F(Safetensors, ListsOtherTypesAndRefusesToReadThemAsWeights) {
   const std::string header =
-      std::string("{") + tensor_json("attn.bias", "[1,1,2,2]", 0, 4, "BOOL") + "," +
-      tensor_json("ids", "[1]", 4, 12, "I64") + "," + tensor_json("new", "[7]", 12, 15, "F9_X") +
-      "," + tensor_json("q", "[4]", 15, 17, "F4") + "," + tensor_json("w", "[1]", 17, 21) + "}";
-  write_text(folder / "x", file_of(header, 21));
-  const SafetensorsFile file(folder / "x");
+      header_of({tensor_json("attn.bias", "[1,1,2,2]", 0, 4, "BOOL"),
+                 tensor_json("ids", "[1]", 4, 12, "I64"), tensor_json("new", "[7]", 12, 15, "F9_X"),
+                 tensor_json("q", "[4]", 15, 17, "F4"), tensor_json("w", "[1]", 17, 21)});
+  write_text(path_, file_of(header, 21));
+  const SafetensorsFile file(path_);
   ASSERT_EQ(file.tensors().size(), 5u);
   EXPECT_EQ(file.find("attn.bias")->stored_as, "BOOL");
   EXPECT_EQ(file.find("attn.bias")->dtype, Dtype::other);
@@ -151,27 +156,25 @@ TEST(Safetensors, ListsOtherTypesAndRefusesToReadThemAsWeights) {
   EXPECT_EQ(nonfinite_of(file).count, 0);
 }
 
-TEST(Safetensors, LegalOddities) {
+TEST_F(Safetensors, LegalOddities) {
   EXPECT_EQ(error_of_header("{}"), "");
   EXPECT_EQ(error_of_header("{}    "), "");
   EXPECT_EQ(error_of_header(R"({"__metadata__":{}})"), "");
-  EXPECT_EQ(error_of_header(std::string("{") + tensor_json("a", "[]", 0, 4) + "}", 4), "");
-  EXPECT_EQ(error_of_header(std::string("{") + tensor_json("a", "[0,3]", 0, 0) + "}"), "");
+  EXPECT_EQ(error_of_header(header_of({tensor_json("a", "[]", 0, 4)}), 4), "");
+  EXPECT_EQ(error_of_header(header_of({tensor_json("a", "[0,3]", 0, 0)})), "");
   // Two of size zero at the same place, and one between two others.
   EXPECT_EQ(
-      error_of_header(std::string("{") + tensor_json("a", "[1]", 0, 4) + "," +
-                          tensor_json("b", "[0]", 4, 4) + "," + tensor_json("c", "[0]", 4, 4) +
-                          "," + tensor_json("d", "[1]", 4, 8) + "}",
+      error_of_header(header_of({tensor_json("a", "[1]", 0, 4), tensor_json("b", "[0]", 4, 4),
+                                 tensor_json("c", "[0]", 4, 4), tensor_json("d", "[1]", 4, 8)}),
                       8),
       "");
   // Offsets need no alignment.
-  EXPECT_EQ(error_of_header(std::string("{") + tensor_json("a", "[1]", 0, 1, "U8") + "," +
-                                tensor_json("b", "[1]", 1, 5) + "}",
-                            5),
+  EXPECT_EQ(error_of_header(
+                header_of({tensor_json("a", "[1]", 0, 1, "U8"), tensor_json("b", "[1]", 1, 5)}), 5),
             "");
 }
 
-TEST(Safetensors, RefusesBadSizes) {
+TEST_F(Safetensors, RefusesBadSizes) {
   EXPECT_THAT(error_of_file(""), HasSubstr("it has 0 bytes"));
   EXPECT_THAT(error_of_file("1234567"), HasSubstr("it has 7 bytes"));
   EXPECT_THAT(error_of_file(with_size(100'000'001, "{}")),
@@ -182,25 +185,23 @@ TEST(Safetensors, RefusesBadSizes) {
   EXPECT_THAT(error_of_file(with_size(0, "{}")), HasSubstr("does not start with '{'"));
 }
 
-TEST(Safetensors, RefusesBadJson) {
-  EXPECT_THAT(error_of_header(" {}"), HasSubstr("does not start with '{'"));
-  EXPECT_THAT(error_of_header("[]"), HasSubstr("does not start with '{'"));
+TEST_F(Safetensors, RefusesBadJson) {
+  for (const char* text : {" {}", "[]"})
+    EXPECT_THAT(error_of_header(text), HasSubstr("does not start with '{'")) << text;
   EXPECT_THAT(error_of_header("{}\n"), HasSubstr("does not end with '}' and spaces"));
   EXPECT_THAT(error_of_header("{}x"), HasSubstr("does not end with"));
-  EXPECT_THAT(error_of_header("{}{}"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(error_of_header("{\"a\":}"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(error_of_header(std::string("{") + tensor_json("\xff", "[1]", 0, 4) + "}", 4),
-              HasSubstr("not valid JSON"));
-  EXPECT_THAT(error_of_header(std::string("{") + tensor_json("\xed\xa0\x80", "[1]", 0, 4) + "}", 4),
-              HasSubstr("not valid JSON"));
-  EXPECT_THAT(error_of_header("{\"a\": // no comments\n {}}"), HasSubstr("not valid JSON"));
+  for (const std::string text : {"{}{}", "{\"a\":}", "{\"a\": // no comments\n {}}"})
+    EXPECT_THAT(error_of_header(text), HasSubstr("not valid JSON")) << text;
+  for (const char* name : {"\xff", "\xed\xa0\x80"})
+    EXPECT_THAT(error_of_header(header_of({tensor_json(name, "[1]", 0, 4)}), 4),
+                HasSubstr("not valid JSON"));
   EXPECT_THAT(error_of_header("{\"a\":" + std::string(1'000'000, '[') + "}"),
               HasSubstr("nested deeper than 64 levels"));
   EXPECT_THAT(error_of_header("{\"a\":" + std::string(100'000, '{') + "}"),
               HasSubstr("not valid JSON"));
 }
 
-TEST(Safetensors, RefusesDuplicates) {
+TEST_F(Safetensors, RefusesDuplicates) {
   const std::string a = tensor_json("a", "[0]", 0, 0);
   for (const auto& [header, twice] : std::vector<std::pair<std::string, std::string>>{
            {"{" + a + "," + a + "}", "a"},
@@ -212,7 +213,7 @@ TEST(Safetensors, RefusesDuplicates) {
     EXPECT_THAT(error_of_header(header), HasSubstr("key \"" + twice + "\" appears twice"));
 }
 
-TEST(Safetensors, RefusesWrongFields) {
+TEST_F(Safetensors, RefusesWrongFields) {
   const std::string type = R"("dtype":"F32")", shape = R"("shape":[1])";
   const std::string offsets = R"("data_offsets":[0,4])";
   const auto with_shape = [&](const std::string& other) {
@@ -258,7 +259,7 @@ TEST(Safetensors, RefusesWrongFields) {
     EXPECT_THAT(error_of_header(header), HasSubstr(error));
 }
 
-TEST(Safetensors, RefusesSizesThatDoNotAddUp) {
+TEST_F(Safetensors, RefusesSizesThatDoNotAddUp) {
   struct Sizes {
     const char* shape;
     int begin, end;
@@ -282,7 +283,7 @@ TEST(Safetensors, RefusesSizesThatDoNotAddUp) {
   EXPECT_THAT(error_of_header("{}", 4), HasSubstr("4 bytes follow the last tensor"));
   const auto two = [](const std::string& shape, int end, int begin, int last) {
     return error_of_header(
-        "{" + tensor_json("a", shape, 0, end) + "," + tensor_json("b", shape, begin, last) + "}",
+        header_of({tensor_json("a", shape, 0, end), tensor_json("b", shape, begin, last)}),
         static_cast<std::size_t>(last));
   };
   EXPECT_THAT(two("[2]", 8, 4, 12), HasSubstr("they overlap"));
@@ -290,25 +291,22 @@ TEST(Safetensors, RefusesSizesThatDoNotAddUp) {
   EXPECT_THAT(two("[1]", 4, 8, 12), HasSubstr("there is a gap"));
 }
 
-TEST(Safetensors, EveryTruncationIsRefused) {
-  const TempFolder folder;
-  write_safetensors(folder / "x", {{"a", Tensor::zeros({3})}, {"b", Tensor::zeros({2, 2})}});
-  for (std::size_t size = fs::file_size(folder / "x"); size-- > 0;) {
-    fs::resize_file(folder / "x", size);
-    EXPECT_NE(error_of([&] { SafetensorsFile file(folder / "x"); }), "") << size;
+TEST_F(Safetensors, EveryTruncationIsRefused) {
+  write_safetensors(path_, {{"a", Tensor::zeros({3})}, {"b", Tensor::zeros({2, 2})}});
+  for (std::size_t size = fs::file_size(path_); size-- > 0;) {
+    fs::resize_file(path_, size);
+    EXPECT_NE(error_of([&] { SafetensorsFile file(path_); }), "") << size;
   }
 }
 
 /// The format has no checksum: what still opens must read without harm and fit its declaration.
-TEST(Safetensors, FlippedBitsNeverCrash) {
-  const TempFolder folder;
-  const fs::path path = folder / "x";
-  write_safetensors(path, {{"a", Tensor::zeros({3})}, {"b", Tensor::zeros({2, 2})}}, {{"k", "v"}});
-  const std::size_t bits = fs::file_size(path) * 8;
+TEST_F(Safetensors, FlippedBitsNeverCrash) {
+  write_safetensors(path_, {{"a", Tensor::zeros({3})}, {"b", Tensor::zeros({2, 2})}}, {{"k", "v"}});
+  const std::size_t bits = fs::file_size(path_) * 8;
   for (std::size_t bit = 0; bit < bits; ++bit) {
-    flip_bit(path, bit);
+    flip_bit(path_, bit);
     try {
-      const SafetensorsFile file(path);
+      const SafetensorsFile file(path_);
       for (const TensorInfo& info : file.tensors()) {
         std::vector<std::byte> raw;
         file.read_raw(info.name, raw);
@@ -317,18 +315,17 @@ TEST(Safetensors, FlippedBitsNeverCrash) {
         EXPECT_EQ(file.read(info.name).size(), info.size());
       }
     } catch (const std::runtime_error& error) {
-      EXPECT_THAT(error.what(), HasSubstr(path.string())) << "bit " << bit;
+      EXPECT_THAT(error.what(), HasSubstr(path_.string())) << "bit " << bit;
     }
-    flip_bit(path, bit);
+    flip_bit(path_, bit);
   }
-  EXPECT_EQ(SafetensorsFile(path).tensors().size(), 2u);
+  EXPECT_EQ(SafetensorsFile(path_).tensors().size(), 2u);
 }
 
-TEST(Safetensors, FileThatShrinksIsAnError) {
-  const TempFolder folder;
-  write_safetensors(folder / "x", {{"a", Tensor::zeros({3})}});
-  const SafetensorsFile file(folder / "x");
-  fs::resize_file(folder / "x", fs::file_size(folder / "x") - 1);
+TEST_F(Safetensors, FileThatShrinksIsAnError) {
+  write_safetensors(path_, {{"a", Tensor::zeros({3})}});
+  const SafetensorsFile file(path_);
+  fs::resize_file(path_, fs::file_size(path_) - 1);
   EXPECT_THAT(error_of([&] { file.read("a"); }), HasSubstr("became shorter"));
 }
 
@@ -388,25 +385,20 @@ TEST_F(SafetensorsFolder, RefusesBadIndexes) {
   EXPECT_THAT(map(R"("b":"one.safetensors","b":"one.safetensors")"), HasSubstr("twice"));
   EXPECT_THAT(map(R"("b":"gone.safetensors")"),
               HasSubstr("names gone.safetensors, which is not in the same folder"));
-  EXPECT_THAT(map(R"("b":"../one.safetensors")"), HasSubstr("plain file name"));
-  EXPECT_THAT(map(R"("b":"/etc/passwd")"), HasSubstr("plain file name"));
-  EXPECT_THAT(map(R"("b":"..")"), HasSubstr("plain file name"));
-  EXPECT_THAT(map(R"("b":"")"), HasSubstr("plain file name"));
-  EXPECT_THAT(map(R"("b":"one.safetensors\u0000")"), HasSubstr("plain file name"));
+  for (const std::string name :
+       {"../one.safetensors", "/etc/passwd", "..", "", R"(one.safetensors\u0000)"})
+    EXPECT_THAT(map("\"b\":\"" + name + "\""), HasSubstr("plain file name")) << name;
   EXPECT_THAT(map(R"("b":1)"), HasSubstr("weight_map.b: expected a string"));
   EXPECT_THAT(map(R"("c":"one.safetensors")"), HasSubstr("'c' is not in one.safetensors"));
   EXPECT_THAT(map(R"("b":"one.safetensors","b2":"one.safetensors")"), HasSubstr("'b2' is not in"));
-  shard("two.safetensors", "b", 1);
-  write_safetensors(folder_ / "three.safetensors",
-                    {{"b", Tensor::zeros({1})}, {"c", Tensor::zeros({1})}});
-  index("{}");
-  EXPECT_THAT(error(), HasSubstr("\"weight_map\" is missing"));
-  index("[]");
-  EXPECT_THAT(error(), HasSubstr("expected an object"));
-  index("{");
-  EXPECT_THAT(error(), HasSubstr("not valid JSON"));
-  index("{\"weight_map\":" + std::string(100'000, '['));
-  EXPECT_THAT(error(), HasSubstr("nested deeper"));
+  for (const auto& [json, part] : std::vector<std::pair<std::string, std::string>>{
+           {"{}", "\"weight_map\" is missing"},
+           {"[]", "expected an object"},
+           {"{", "not valid JSON"},
+           {"{\"weight_map\":" + std::string(100'000, '['), "nested deeper"}}) {
+    index(json);
+    EXPECT_THAT(error(), HasSubstr(part));
+  }
   EXPECT_THAT(error_of([&] { open_safetensors_folder(folder_ / "one.safetensors"); }),
               HasSubstr("not a folder"));
 }

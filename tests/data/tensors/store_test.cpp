@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -28,6 +27,7 @@ extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5\n"; 
 namespace focus {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
@@ -73,11 +73,16 @@ std::string contents_of(const StoreReader& store) {
   return all;
 }
 
-TEST(Store, RoundTrip) {
-  const TempFolder folder;
-  write_sample(folder / "a.h5");
-  EXPECT_EQ(files_in(folder.path()), 1u);
-  const StoreReader store(folder / "a.h5");
+class Store : public testing::Test {
+ protected:
+  const TempFolder folder_;
+  const fs::path path_ = folder_ / "a.h5";
+};
+
+TEST_F(Store, RoundTrip) {
+  write_sample(path_);
+  EXPECT_EQ(files_in(folder_.path()), 1u);
+  const StoreReader store(path_);
   store.verify();
   EXPECT_EQ(store.kind(), "training");
   EXPECT_EQ(store.string_attribute("/", "format"), "focus");
@@ -105,10 +110,9 @@ TEST(Store, RoundTrip) {
   EXPECT_FALSE(store.has("/model/transformer/x"));
 }
 
-TEST(Store, SourceOutlivesTheReader) {
-  const TempFolder folder;
-  write_sample(folder / "a.h5");
-  const auto source = StoreReader(folder / "a.h5").source("/model");
+TEST_F(Store, SourceOutlivesTheReader) {
+  write_sample(path_);
+  const auto source = StoreReader(path_).source("/model");
   ASSERT_EQ(source->tensors().size(), 5u);
   EXPECT_EQ(source->tensors()[0].name, "half");
   EXPECT_EQ(source->tensors()[0].dtype, Dtype::bf16);
@@ -120,56 +124,52 @@ TEST(Store, SourceOutlivesTheReader) {
   std::vector<std::byte> raw;
   source->read_raw("half", raw);
   EXPECT_EQ(raw.size(), 4u);
-  EXPECT_EQ(source->describe(), (folder / "a.h5").string());
+  EXPECT_EQ(source->describe(), path_.string());
 }
 
-TEST(Store, EverySizeAndLayout) {
-  const TempFolder folder;
+TEST_F(Store, EverySizeAndLayout) {
   const std::vector<Shape> shapes = {
       {1},         {7, 1, 3},      {2000},       {8191},          {20'000},
       {300, 1000}, {1000, 7, 100}, {3, 600'000}, {1, 1, 700'001}, {70'001, 17}};
   {
-    StoreWriter writer(folder / "a.h5", "model");
+    StoreWriter writer(path_, "model");
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       writer.tensor(fmt::format("/t/{}", i), randn(shapes[i], i));
     }
     writer.commit();
   }
-  const StoreReader store(folder / "a.h5");
+  const StoreReader store(path_);
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     EXPECT_TRUE(same_bits(store.tensor(fmt::format("/t/{}", i), shapes[i]), randn(shapes[i], i)))
         << i;
     bytes += static_cast<std::size_t>(shapes[i].size()) * sizeof(Real);
   }
-  EXPECT_LT(fs::file_size(folder / "a.h5"), bytes + bytes / 50 + 20'000) << "space is wasted";
+  EXPECT_LT(fs::file_size(path_), bytes + bytes / 50 + 20'000) << "space is wasted";
 }
 
-TEST(Store, ReadsBothPrecisions) {
-  const TempFolder folder;
+TEST_F(Store, ReadsBothPrecisions) {
   const std::array<float, 2> singles{0.5f, -3.0f};
   const std::array<double, 2> doubles{0.25, 7.0};
   const std::array<Index, 1> shape{2};
-  StoreWriter writer(folder / "a.h5", "model");
+  StoreWriter writer(path_, "model");
   writer.tensor_raw("/single", shape, Dtype::f32, std::as_bytes(std::span(singles)));
   writer.tensor_raw("/double", shape, Dtype::f64, std::as_bytes(std::span(doubles)));
   writer.commit();
-  const StoreReader store(folder / "a.h5");
+  const StoreReader store(path_);
   EXPECT_EQ(store.tensor("/single")[1], Real{-3});
   EXPECT_EQ(store.tensor("/double")[0], Real{0.25});
 }
 
-TEST(Store, EqualContentsGiveEqualBytes) {
-  const TempFolder folder;
-  write_sample(folder / "a.h5");
+TEST_F(Store, EqualContentsGiveEqualBytes) {
+  write_sample(path_);
   usleep(1'100'000);  // past a second: a stored time would differ
-  write_sample(folder / "b.h5");
-  EXPECT_EQ(read_text(folder / "a.h5"), read_text(folder / "b.h5"));
+  write_sample(folder_ / "b.h5");
+  EXPECT_EQ(read_text(path_), read_text(folder_ / "b.h5"));
 }
 
-TEST(Store, WriterRefuses) {
-  const TempFolder folder;
-  StoreWriter writer(folder / "a.h5", "model");
+TEST_F(Store, WriterRefuses) {
+  StoreWriter writer(path_, "model");
   const Tensor t = Tensor::zeros({2});
   const auto tensor = [&](const std::string& path) {
     return error_of([&] { writer.tensor(path, t); });
@@ -199,87 +199,74 @@ TEST(Store, WriterRefuses) {
   writer.commit();
   EXPECT_THAT(error_of([&] { writer.commit(); }), HasSubstr("committed twice"));
   EXPECT_THAT(tensor("/z"), HasSubstr("written after commit"));
-  EXPECT_EQ(StoreReader(folder / "a.h5").string_attribute("/g", "a"), std::string(60'000, 'x'));
+  EXPECT_EQ(StoreReader(path_).string_attribute("/g", "a"), std::string(60'000, 'x'));
 }
 
-TEST(Store, WithoutCommitNothingRemains) {
-  const TempFolder folder;
-  write_text(folder / "a.h5", "old");
+TEST_F(Store, WithoutCommitNothingRemains) {
+  write_text(path_, "old");
   {
-    StoreWriter writer(folder / "a.h5", "model");
+    StoreWriter writer(path_, "model");
     writer.tensor("/a", randn(Shape{100'000}, 1));
   }
-  EXPECT_EQ(read_text(folder / "a.h5"), "old");
-  EXPECT_EQ(files_in(folder.path()), 1u);
+  EXPECT_EQ(read_text(path_), "old");
+  EXPECT_EQ(files_in(folder_.path()), 1u);
 }
 
-TEST(Store, ReaderSaysWhatIsMissingOrWrong) {
-  const TempFolder folder;
-  write_sample(folder / "a.h5");
-  const StoreReader store(folder / "a.h5");
-  const auto error = [](auto&& action) {
-    const std::string text = error_of(action);
-    EXPECT_THAT(text, HasSubstr("a.h5"));
-    return text;
+TEST_F(Store, ReaderSaysWhatIsMissingOrWrong) {
+  write_sample(path_);
+  const StoreReader store(path_);
+  const auto refused = [](auto&& action, const char* part) {
+    EXPECT_THAT(error_of(action), AllOf(HasSubstr("a.h5"), HasSubstr(part)));
   };
-  EXPECT_THAT(error([&] { store.text("/x"); }), HasSubstr("there is no data set '/x'"));
-  EXPECT_THAT(error([&] { store.text("/train"); }), HasSubstr("there is no data set '/train'"));
-  EXPECT_THAT(error([&] { store.text("/model/half"); }),
-              HasSubstr("'/model/half' must be a list of u8, but is [2] of bf16"));
-  EXPECT_THAT(error([&] { store.tensor("/config"); }), HasSubstr("'/config' is not a tensor"));
-  EXPECT_THAT(error([&] {
-                store.tensor("/model/transformer/wte/weight", Shape{3, 5});
-              }),
-              HasSubstr("'/model/transformer/wte/weight' has shape [5, 3], expected [3, 5]"));
-  EXPECT_THAT(error([&] { store.list("/config"); }), HasSubstr("there is no group '/config'"));
-  EXPECT_THAT(error([&] { store.source("/none"); }), HasSubstr("there is no group '/none'"));
-  EXPECT_THAT(error([&] { store.int_attribute("/none", "a"); }),
-              HasSubstr("there is no group '/none'"));
-  EXPECT_THAT(error([&] { store.int_attribute("/train", "a"); }),
-              HasSubstr("group '/train' has no attribute 'a'"));
-  EXPECT_THAT(error([&] { store.int_attribute("/train", "tokens"); }),
-              HasSubstr("must be a whole number"));
-  EXPECT_THAT(error([&] { store.uint_attribute("/train", "step"); }),
-              HasSubstr("must be a whole number from 0"));
-  EXPECT_THAT(error([&] { store.string_attribute("/train", "step"); }),
-              HasSubstr("must be a string"));
-  EXPECT_THAT(error([&] { store.double_attribute("/train", "note"); }),
-              HasSubstr("must be a number"));
+  refused([&] { store.text("/x"); }, "there is no data set '/x'");
+  refused([&] { store.text("/train"); }, "there is no data set '/train'");
+  refused([&] { store.text("/model/half"); },
+          "'/model/half' must be a list of u8, but is [2] of bf16");
+  refused([&] { store.tensor("/config"); }, "'/config' is not a tensor");
+  refused(
+      [&] {
+        store.tensor("/model/transformer/wte/weight", Shape{3, 5});
+      },
+      "'/model/transformer/wte/weight' has shape [5, 3], expected [3, 5]");
+  refused([&] { store.list("/config"); }, "there is no group '/config'");
+  refused([&] { store.source("/none"); }, "there is no group '/none'");
+  refused([&] { store.int_attribute("/none", "a"); }, "there is no group '/none'");
+  refused([&] { store.int_attribute("/train", "a"); }, "group '/train' has no attribute 'a'");
+  refused([&] { store.int_attribute("/train", "tokens"); }, "must be a whole number");
+  refused([&] { store.uint_attribute("/train", "step"); }, "must be a whole number from 0");
+  refused([&] { store.string_attribute("/train", "step"); }, "must be a string");
+  refused([&] { store.double_attribute("/train", "note"); }, "must be a number");
 }
 
-TEST(Store, RefusesWhatIsNoStore) {
-  const TempFolder folder;
+TEST_F(Store, RefusesWhatIsNoStore) {
   const auto error = [](const fs::path& path) {
     return error_of([&] { StoreReader store(path); });
   };
-  EXPECT_THAT(error(folder / "gone.h5"), HasSubstr("gone.h5: No such file"));
-  EXPECT_THAT(error(folder.path()), HasSubstr("cannot read"));
-  write_text(folder / "empty.h5", "");
-  EXPECT_THAT(error(folder / "empty.h5"), HasSubstr("not an HDF5 file (0 bytes)"));
-  write_text(folder / "text.h5", std::string(10'000, 'x'));
-  EXPECT_THAT(error(folder / "text.h5"), HasSubstr("not an HDF5 file"));
+  EXPECT_THAT(error(folder_ / "gone.h5"), HasSubstr("gone.h5: No such file"));
+  EXPECT_THAT(error(folder_.path()), HasSubstr("cannot read"));
+  write_text(folder_ / "empty.h5", "");
+  EXPECT_THAT(error(folder_ / "empty.h5"), HasSubstr("not an HDF5 file (0 bytes)"));
+  write_text(folder_ / "text.h5", std::string(10'000, 'x'));
+  EXPECT_THAT(error(folder_ / "text.h5"), HasSubstr("not an HDF5 file"));
 }
 
-TEST(Store, EveryTruncationIsRefused) {
-  const TempFolder folder;
-  write_sample(folder / "a.h5");
-  for (std::size_t size = fs::file_size(folder / "a.h5"); size-- > 0; size -= size / 100) {
-    fs::resize_file(folder / "a.h5", size);
-    EXPECT_NE(error_of([&] { StoreReader(folder / "a.h5").verify(); }), "") << size;
+TEST_F(Store, EveryTruncationIsRefused) {
+  write_sample(path_);
+  for (std::size_t size = fs::file_size(path_); size-- > 0; size -= size / 100) {
+    fs::resize_file(path_, size);
+    EXPECT_NE(error_of([&] { StoreReader(path_).verify(); }), "") << size;
   }
 }
 
-TEST(Store, NoFlippedBitChangesWhatIsRead) {
-  const TempFolder folder;
-  const fs::path path = folder / "a.h5";
-  write_sample(path);
-  const std::string expected = contents_of(StoreReader(path));
+TEST_F(Store, NoFlippedBitChangesWhatIsRead) {
+  write_sample(path_);
+  const std::string expected = contents_of(StoreReader(path_));
   std::size_t found = 0, tried = 0;
   const std::size_t step = std::getenv("FOCUS_TEST_EVERY_BIT") != nullptr ? 1 : 61;
-  for (std::size_t bit = 0; bit < fs::file_size(path) * 8; bit += step, ++tried) {
-    flip_bit(path, bit);
+  for (std::size_t bit = 0; bit < fs::file_size(path_) * 8; bit += step, ++tried) {
+    flip_bit(path_, bit);
     try {
-      const StoreReader store(path);
+      const StoreReader store(path_);
       store.verify();
       // Only what nothing is stored in may change unseen.
       EXPECT_EQ(contents_of(store), expected) << "bit " << bit;
@@ -288,29 +275,27 @@ TEST(Store, NoFlippedBitChangesWhatIsRead) {
       EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
       ++found;
     }
-    flip_bit(path, bit);
+    flip_bit(path_, bit);
   }
   EXPECT_GT(found, tried / 2);
-  EXPECT_EQ(contents_of(StoreReader(path)), expected);
+  EXPECT_EQ(contents_of(StoreReader(path_)), expected);
 }
 
-TEST(Store, VerifyNamesTheDamagedDataSet) {
-  const TempFolder folder;
+TEST_F(Store, VerifyNamesTheDamagedDataSet) {
   const Tensor chunked = randn(Shape{200'000}, 1), plain = randn(Shape{5000}, 2);
-  StoreWriter writer(folder / "a.h5", "model");
+  StoreWriter writer(path_, "model");
   writer.tensor("/sound", randn(Shape{10}, 3));
   writer.tensor("/chunked", chunked);
   writer.tensor("/plain", plain);
   writer.commit();
-  const std::string whole = read_text(folder / "a.h5");
+  const std::string whole = read_text(path_);
   for (const auto& [name, tensor] : {std::pair("/chunked", chunked), std::pair("/plain", plain)}) {
     const std::string_view needle(reinterpret_cast<const char*>(tensor.data()), 64);
-    std::string bad = whole;
-    const std::size_t at = bad.find(needle);
+    const std::size_t at = whole.find(needle);
     ASSERT_NE(at, std::string::npos);
-    bad[at + 33] = static_cast<char>(bad[at + 33] ^ 4);
-    write_text(folder / "b.h5", bad);
-    const StoreReader store(folder / "b.h5");
+    write_text(folder_ / "b.h5", whole);
+    flip_bit(folder_ / "b.h5", 8 * (at + 33) + 2);
+    const StoreReader store(folder_ / "b.h5");
     EXPECT_THAT(error_of([&] { store.verify(); }), HasSubstr(fmt::format("data set '{}'", name)));
     EXPECT_NE(error_of([&, data_set = name] { store.tensor(data_set); }), "");
     EXPECT_EQ(store.tensor("/sound").size(), 10);
@@ -332,37 +317,35 @@ bool with_file_limit(rlim_t bytes, Action&& action) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-TEST(Store, FailingWriteKeepsTheOldFile) {
-  const TempFolder folder;
-  write_sample(folder / "a.h5");
-  const std::string before = read_text(folder / "a.h5");
+TEST_F(Store, FailingWriteKeepsTheOldFile) {
+  write_sample(path_);
+  const std::string before = read_text(path_);
   for (const rlim_t limit : {0, 100, 3000, 100'000, 1'500'000}) {
     EXPECT_TRUE(with_file_limit(limit, [&] {
       const std::string error = error_of([&] {
-        StoreWriter writer(folder / "a.h5", "model");
+        StoreWriter writer(path_, "model");
         for (int i = 0; i < 5; ++i)
           writer.tensor(fmt::format("/t/{}", i), randn(Shape{100'000}, 1));
         writer.commit();
       });
-      return error.find("cannot write " + (folder / "a.h5").string() + ": File too large; ") !=
+      return error.find("cannot write " + path_.string() + ": File too large; ") !=
              std::string::npos;
     })) << limit;
-    EXPECT_EQ(read_text(folder / "a.h5"), before);
-    EXPECT_EQ(files_in(folder.path()), 1u) << limit;
+    EXPECT_EQ(read_text(path_), before);
+    EXPECT_EQ(files_in(folder_.path()), 1u) << limit;
   }
 }
 
-TEST(Store, PlacesThatCannotBeWritten) {
-  const TempFolder folder;
-  write_text(folder / "file", "");
+TEST_F(Store, PlacesThatCannotBeWritten) {
+  write_text(folder_ / "file", "");
   const auto error = [](const fs::path& path) {
     return error_of([&] { StoreWriter(path, "model").commit(); });
   };
-  EXPECT_THAT(error(folder / "file/a.h5"), HasSubstr("a.h5: Not a directory"));
-  EXPECT_THAT(error(folder / "gone/a.h5"), HasSubstr("create it first"));
-  fs::create_directory(folder / "short");
-  StoreWriter writer(folder / "short/a.h5", "model");
-  fs::remove_all(folder / "short");
+  EXPECT_THAT(error(folder_ / "file/a.h5"), HasSubstr("a.h5: Not a directory"));
+  EXPECT_THAT(error(folder_ / "gone/a.h5"), HasSubstr("create it first"));
+  fs::create_directory(folder_ / "short");
+  StoreWriter writer(folder_ / "short/a.h5", "model");
+  fs::remove_all(folder_ / "short");
   EXPECT_THAT(error_of([&] { writer.commit(); }), HasSubstr("short/"));
 }
 
@@ -376,10 +359,9 @@ void write_blocks(const fs::path& path, Dtype dtype) {
   writer.commit();
 }
 
-TEST(Store, HoldsMatricesInBlocks) {
-  const TempFolder folder;
+TEST_F(Store, HoldsMatricesInBlocks) {
   for (const Dtype dtype : kRoundedFormats) {
-    const fs::path path = folder / (std::string(name_of(dtype)) + ".h5");
+    const fs::path path = folder_ / (std::string(name_of(dtype)) + ".h5");
     write_blocks(path, dtype);
     const StoreReader store(path);
     store.verify();
@@ -399,10 +381,9 @@ TEST(Store, HoldsMatricesInBlocks) {
   }
 }
 
-TEST(Store, BlocksOfAnotherNameAreDamage) {
-  const TempFolder folder;
+TEST_F(Store, BlocksOfAnotherNameAreDamage) {
   const auto error_with = [&](const char* name, auto f) {
-    const fs::path path = folder / name;
+    const fs::path path = folder_ / name;
     write_blocks(path, Dtype::q4_1);
     {
       const H5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
@@ -425,9 +406,8 @@ TEST(Store, BlocksOfAnotherNameAreDamage) {
               HasSubstr("do not match its attribute 'digest'"));
 }
 
-TEST(Store, TakesOnlyRowsOfWholeBlocks) {
-  const TempFolder folder;
-  StoreWriter writer(folder / "a.h5", "model");
+TEST_F(Store, TakesOnlyRowsOfWholeBlocks) {
+  StoreWriter writer(path_, "model");
   const std::vector<std::byte> bytes(5 * 34);
   EXPECT_THROW(writer.tensor_raw("/a", std::array<Index, 1>{160}, Dtype::q8_0, bytes),
                std::invalid_argument);

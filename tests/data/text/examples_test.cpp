@@ -1,7 +1,6 @@
 #include "data/text/examples.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/support/temp_folder.h"
 

@@ -1,6 +1,5 @@
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "data/text/text.h"
 #include "tests/support/notices.h"

@@ -1,8 +1,7 @@
 #include "data/tokenizers/bpe_trainer.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <set>
 
 #include "data/synthetic/far_corpus.h"
+#include "data/text/text.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_steps.h"
 #include "tests/support/temp_folder.h"
@@ -119,14 +119,9 @@ TEST(BpeTrainer, BuiltInTextComesBackInFewerTokensAndTheSameEveryTime) {
   const BpeTrainerOptions options{.vocab_size = 600};
   BpeTrainer trainer(options), again(options);
   trainer.add(text);
-  std::string backwards;  // the order of the documents does not matter
-  for (std::size_t end = text.size(); end != std::string::npos;) {
-    const std::size_t begin = end == 0 ? std::string::npos : text.rfind(separator, end - 1);
-    const std::size_t first = begin == std::string::npos ? 0 : begin + separator.size();
-    backwards += text.substr(first, end - first) + separator;
-    end = begin;
-  }
-  again.add(backwards);
+  auto documents = split_documents(text, separator);
+  std::ranges::reverse(documents);  // their order does not matter
+  again.add(fmt::format("{}", fmt::join(documents, separator)));
   EXPECT_EQ(trainer.tokenizer_json(trainer.train()), again.tokenizer_json(again.train()));
 
   const auto tokenizer = tokenizer_of(trainer);

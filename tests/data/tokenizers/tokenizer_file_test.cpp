@@ -1,6 +1,5 @@
 // What a tokenizer.json may say, and what is refused.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
@@ -26,20 +25,12 @@ json plain_file() {
   vocabulary["\u0120"] = 131;
   vocabulary["ab"] = 200;
   vocabulary["abc"] = 201;
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens", json::array()},
-          {"normalizer", nullptr},
-          {"pre_tokenizer", nullptr},
-          {"post_processor", nullptr},
-          {"decoder", {{"type", "Fuse"}}},
-          {"model",
-           {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", nullptr},
-            {"vocab", vocabulary},
-            {"merges", {{"a", "b"}, "ab c"}}}}};
+  json file = json::parse(R"({"version": "1.0", "truncation": null, "padding": null,
+    "added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null,
+    "decoder": {"type": "Fuse"},
+    "model": {"type": "BPE", "dropout": null, "unk_token": null, "merges": [["a", "b"], "ab c"]}})");
+  file["model"]["vocab"] = std::move(vocabulary);
+  return file;
 }
 
 json added(std::int32_t id, const std::string& content) {
@@ -47,8 +38,21 @@ json added(std::int32_t id, const std::string& content) {
           {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
+/// A pre-tokenizer; `kind` is String or Regex.
+json split_at(const char* kind, const char* pattern, const char* behavior = "Isolated",
+              bool invert = false) {
+  return {{"type", "Split"},
+          {"pattern", {{kind, pattern}}},
+          {"behavior", behavior},
+          {"invert", invert}};
+}
+
 std::unique_ptr<Tokenizer> make(const json& file) {
   return make_tokenizer("tokenizer.json", {{"tokenizer.json", file.dump()}}, "file");
+}
+
+std::unique_ptr<Tokenizer> sentencepiece(const std::string& model) {
+  return make_tokenizer("sentencepiece", {{"tokenizer.model", model}}, "store");
 }
 
 /// The tokens of a text with a bar between them: token boundaries one can read.
@@ -78,40 +82,31 @@ TEST(TokenizerFile, AddedTokensAreFoundLongestFirst) {
 
 TEST(TokenizerFile, AddedTokensTakeBlanksAndStandAlone) {
   json file = plain_file();
-  json token = added(300, "<x>");
-  file["added_tokens"] = json::array({token});
+  json& token = file["added_tokens"][0] = added(300, "<x>");
   EXPECT_EQ(split(file, "a  <x>  b"), "a| | |<x>| | |b");
   token["lstrip"] = true;
-  file["added_tokens"] = json::array({token});
   EXPECT_EQ(split(file, "a  <x>  b"), "a|<x>| | |b");
   token["rstrip"] = true;
-  file["added_tokens"] = json::array({token});
   EXPECT_EQ(split(file, "a  <x>  <x> b"), "a|<x>|<x>|b");
   token = added(300, "and");
   token["single_word"] = true;
-  file["added_tokens"] = json::array({token});
   EXPECT_EQ(split(file, "and band,and"), "and| |b|a|n|d|,|and");
 }
 
 TEST(TokenizerFile, NormalizedAddedTokensAreFoundInNormalizedText) {
   json file = plain_file();
   file["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "_"}}}, {"content", "-"}};
-  json token = added(300, "x_y");
-  file["added_tokens"] = json::array({token});
+  json& token = file["added_tokens"][0] = added(300, "x_y");
   EXPECT_EQ(split(file, "x-y x_y"), "x|-|y| |x_y");
   token["normalized"] = true;
-  file["added_tokens"] = json::array({token});
   EXPECT_EQ(split(file, "x-y x_y"), "x-y| |x-y");
 }
 
 TEST(TokenizerFile, Normalizers) {
   json file = plain_file();
-  file["normalizer"] = {
-      {"type", "Sequence"},
-      {"normalizers",
-       {{{"type", "NFKC"}},
-        {{"type", "Prepend"}, {"prepend", ">"}},
-        {{"type", "Replace"}, {"pattern", {{"Regex", "[0-9]+"}}}, {"content", "#"}}}}};
+  file["normalizer"] = R"({"type": "Sequence", "normalizers": [
+      {"type": "NFKC"}, {"type": "Prepend", "prepend": ">"},
+      {"type": "Replace", "pattern": {"Regex": "[0-9]+"}, "content": "#"}]})"_json;
   EXPECT_EQ(split(file, "\xEF\xAC\x81 2026"), ">|f|i| |#");
   EXPECT_EQ(split(file, ""), "");
 }
@@ -120,10 +115,7 @@ TEST(TokenizerFile, SplitBehaviors) {
   json file = plain_file();
   // Whether "a" and "b" merge tells where pieces end.
   const auto pieces = [&](const char* behavior, bool invert, const std::string& text) {
-    file["pre_tokenizer"] = {{"type", "Split"},
-                             {"pattern", {{"String", "b"}}},
-                             {"behavior", behavior},
-                             {"invert", invert}};
+    file["pre_tokenizer"] = split_at("String", "b", behavior, invert);
     return split(file, text);
   };
   EXPECT_EQ(pieces("Isolated", false, "abc"), "a|b|c");
@@ -180,11 +172,8 @@ TEST(TokenizerFile, Metaspace) {
 TEST(TokenizerFile, MetaspaceFirstMeansTheInputsStart) {
   // What stood before the first piece that is left was removed: that piece is not the first.
   json file = plain_file();
-  file["pre_tokenizer"] = {
-      {"type", "Sequence"},
-      {"pretokenizers",
-       {{{"type", "WhitespaceSplit"}},
-        {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}}}}};
+  file["pre_tokenizer"] = R"({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"},
+      {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first"}]})"_json;
   EXPECT_THAT(make(file)->encode("x a"), ElementsAre(130, 120, 97));
   EXPECT_THAT(make(file)->encode(" x a"), ElementsAre(120, 97));
 }
@@ -229,18 +218,14 @@ TEST(TokenizerFile, Decoders) {
   file["model"]["byte_fallback"] = true;
   file["model"]["vocab"]["<0xC3>"] = 210;
   file["model"]["vocab"]["<0xA9>"] = 211;
-  file["decoder"] = {{"type", "Sequence"},
-                     {"decoders",
-                      {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
-                       {{"type", "ByteFallback"}},
-                       {{"type", "Fuse"}},
-                       {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}};
+  file["decoder"] = R"({"type": "Sequence", "decoders": [
+      {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+      {"type": "ByteFallback"}, {"type": "Fuse"},
+      {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})"_json;
   const auto tokenizer = make(file);
   EXPECT_THAT(tokenizer->encode("a\u00e9"), ElementsAre(97, 210, 211));
   EXPECT_EQ(tokenizer->decode(Ids{130, 130, 97, 210, 211, 130}), " a\u00e9 ");
-  EXPECT_EQ(tokenizer->decode(Ids{97, 211, 98}),
-            "a\uFFFD"
-            "b");
+  EXPECT_EQ(tokenizer->decode(Ids{97, 211, 98}), "a\uFFFDb");
   file["decoder"] = nullptr;
   EXPECT_EQ(make(file)->decode(Ids{97, 98}), "a b");
 }
@@ -250,18 +235,14 @@ TEST(TokenizerFile, TemplateAndEnds) {
   file["added_tokens"] = json::array({added(300, "<s>"), added(301, "</s>"), added(302, "<bos>")});
   EXPECT_EQ(make(file)->bos_id(), 300);  // by its usual name
   EXPECT_EQ(make(file)->eos_id(), 301);
-  file["post_processor"] = {
-      {"type", "Sequence"},
-      {"processors",
-       {{{"type", "ByteLevel"}},
-        {{"type", "TemplateProcessing"},
-         {"single",
-          {{{"SpecialToken", {{"id", "<bos>"}, {"type_id", 0}}}},
-           {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
-           {{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}}}},
-         {"special_tokens",
-          {{"<bos>", {{"id", "<bos>"}, {"ids", {302}}, {"tokens", {"<bos>"}}}},
-           {"</s>", {{"id", "</s>"}, {"ids", {301}}, {"tokens", {"</s>"}}}}}}}}}};
+  file["post_processor"] = json::parse(R"({"type": "Sequence", "processors": [
+    {"type": "ByteLevel"},
+    {"type": "TemplateProcessing",
+     "single": [{"SpecialToken": {"id": "<bos>", "type_id": 0}},
+                {"Sequence": {"id": "A", "type_id": 0}},
+                {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+     "special_tokens": {"<bos>": {"id": "<bos>", "ids": [302], "tokens": ["<bos>"]},
+                        "</s>": {"id": "</s>", "ids": [301], "tokens": ["</s>"]}}}]})");
   EXPECT_THAT(make(file)->encode_with_special("a"), ElementsAre(302, 97, 301));
   EXPECT_THAT(make(file)->encode("a"), ElementsAre(97));
   EXPECT_EQ(make(file)->bos_id(), 302);
@@ -310,30 +291,16 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
       {"/normalizer", {{"type", "Lowercase"}}, "normalizer: the type \"Lowercase\""},
       {"/normalizer", {{"kind", "NFC"}}, "\"type\" is missing"},
       {"/pre_tokenizer", {{"type", "BertPreTokenizer"}}, "\"BertPreTokenizer\""},
-      {"/pre_tokenizer",
-       {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}},
-       "'(a' is invalid at byte 2"},
-      {"/pre_tokenizer",
-       {{"type", "Split"}, {"pattern", {{"Regex", "\\h"}}}, {"behavior", "Isolated"}},
-       "uses \\h"},
-      {"/pre_tokenizer",  // half a character
-       {{"type", "Split"}, {"pattern", {{"Regex", "\\C"}}}, {"behavior", "Isolated"}},
-       "uses \\C"},
-      {"/pre_tokenizer",
-       {{"type", "Split"}, {"pattern", {{"Regex", "(*ACCEPT)"}}}, {"behavior", "Isolated"}},
-       "uses (*"},
-      {"/pre_tokenizer",
-       {{"type", "Split"}, {"pattern", {{"String", ""}}}, {"behavior", "Isolated"}},
-       "empty pattern"},
-      {"/pre_tokenizer",
-       {{"type", "Split"}, {"pattern", {{"String", "a"}}}, {"behavior", "Doubled"}},
-       "\"Doubled\""},
+      {"/pre_tokenizer", split_at("Regex", "(a"), "'(a' is invalid at byte 2"},
+      {"/pre_tokenizer", split_at("Regex", "\\h"), "uses \\h"},
+      {"/pre_tokenizer", split_at("Regex", "\\C"), "uses \\C"},  // half a character
+      {"/pre_tokenizer", split_at("Regex", "(*ACCEPT)"), "uses (*"},
+      {"/pre_tokenizer", split_at("String", ""), "empty pattern"},
+      {"/pre_tokenizer", split_at("String", "a", "Doubled"), "\"Doubled\""},
       {"/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", ""}}, "one character"},
       {"/pre_tokenizer",
-       {{"type", "Metaspace"},
-        {"replacement", "_"},
-        {"prepend_scheme", "first"},
-        {"add_prefix_space", false}},
+       R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "first",
+           "add_prefix_space": false})"_json,
        "add_prefix_space is false"},
       {"/decoder", {{"type", "CTC"}}, "decoder: the type \"CTC\""},
       {"/post_processor", {{"type", "BertProcessing"}}, "\"BertProcessing\""},
@@ -341,9 +308,9 @@ TEST(TokenizerFile, RefusesWhatItDoesNotKnowOrCannotBe) {
        {{"type", "TemplateProcessing"}, {"single", json::array()}, {"special_tokens", {}}},
        "no place for the text"},
       {"/post_processor",
-       {{"type", "TemplateProcessing"},
-        {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
-        {"special_tokens", {{"<s>", {{"ids", {4000000}}}}}}},
+       R"({"type": "TemplateProcessing",
+           "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+           "special_tokens": {"<s>": {"ids": [4000000]}}})"_json,
        "the template adds id 4000000"},
       {"/normalizer", {{"type", "Prepend"}, {"prepend", std::string(1000, 'a')}}, "1000 bytes"},
       {"/normalizer", {{"type", "a\nb"}}, "\"a\\nb\""},
@@ -374,19 +341,16 @@ TEST(TokenizerFile, StepsMayNotMultiplyAText) {
 TEST(TokenizerFile, StepsMayNotMultiplyThePieces) {
   // No piece is long here, but every character becomes two, and each of those again.
   const json prefix = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", false}};
-  const json split = {{"type", "Split"},
-                      {"pattern", {{"Regex", "."}}},
-                      {"behavior", "Isolated"},
-                      {"invert", false}};
+  const json each = split_at("Regex", ".");
   json steps = json::array();
   for (int i = 0; i < 20; ++i) {
     steps.push_back(prefix);
-    steps.push_back(split);
+    steps.push_back(each);
   }
   json file = plain_file();
   file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", steps}};
   EXPECT_THAT(error_of([&] { make(file)->encode("a"); }), HasSubstr("do not trust"));
-  file["pre_tokenizer"]["pretokenizers"] = json(65, split);
+  file["pre_tokenizer"]["pretokenizers"] = json(65, each);
   EXPECT_THAT(error_of([&] { make(file); }), HasSubstr("more than the 64 steps"));
 }
 
@@ -427,9 +391,7 @@ TEST(TokenizerFile, RefusesBrokenGpt2AndSentencePieceFiles) {
   EXPECT_EQ(gpt2("#version: 0.2\n"), "");
   EXPECT_THAT(gpt2("#version: 0.2\na b\n"), HasSubstr("needs the token \"ab\""));
   EXPECT_THAT(gpt2("#version: 0.2\nab\n"), HasSubstr("vocab.bpe line 2"));
-  EXPECT_THAT(error_of([] {
-                make_tokenizer("sentencepiece", {{"tokenizer.model", "not a model"}}, "store");
-              }),
+  EXPECT_THAT(error_of([] { sentencepiece("not a model"); }),
               AllOf(HasSubstr("store: not a SentencePiece model"), Not(HasSubstr("\n"))));
 }
 
@@ -439,10 +401,8 @@ std::string model_with_rules() {
 }
 
 TEST(TokenizerFile, SentencePieceFollowsTheRulesOfItsModel) {
-  const auto tokenizer =
-      make_tokenizer("sentencepiece", {{"tokenizer.model", model_with_rules()}}, "store");
   // What Google's sentencepiece 0.2 gives.
-  EXPECT_THAT(tokenizer->encode("ABBA hello \u00C9"),
+  EXPECT_THAT(sentencepiece(model_with_rules())->encode("ABBA hello \u00C9"),
               ElementsAre(12, 11, 24, 13, 3, 7, 5, 5, 6, 3, 25));
 }
 
@@ -454,9 +414,7 @@ TEST(TokenizerFile, RefusesSentencePieceRulesThatPointOutsideThemselves) {
   const auto error_with = [&](std::size_t byte, char value) {
     std::string model = good;
     model[byte] = value;
-    return error_of([&] {
-      make_tokenizer("sentencepiece", {{"tokenizer.model", model}}, "store");
-    });
+    return error_of([&] { sentencepiece(model); });
   };
   const auto refused =
       HasSubstr("store: the SentencePiece model's precompiled_charsmap is damaged");
@@ -472,9 +430,7 @@ TEST(TokenizerFile, RefusesSentencePieceRulesThatPointOutsideThemselves) {
 
 TEST(TokenizerFile, RefusesASentencePieceWithANul) {
   const std::string model = "\x0a\x05\x0a\x01<\x18\x02\x0a\x05\x0a\x03" + std::string("a\0b", 3);
-  EXPECT_THAT(error_of([&] {
-                make_tokenizer("sentencepiece", {{"tokenizer.model", model}}, "store");
-              }),
+  EXPECT_THAT(error_of([&] { sentencepiece(model); }),
               HasSubstr("store: not a SentencePiece model: piece 1 has a NUL in it"));
 }
 

@@ -1,7 +1,6 @@
 #include "data/tokens/batches.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <numeric>
 

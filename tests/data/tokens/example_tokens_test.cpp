@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "data/tokens/tokenize.h"
 #include "tests/support/temp_folder.h"

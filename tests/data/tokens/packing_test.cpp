@@ -1,6 +1,5 @@
 // Windows of documents: which go together, where they are cut, what the loss is of.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <numeric>
 

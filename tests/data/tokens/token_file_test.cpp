@@ -1,8 +1,6 @@
 #include "data/tokens/token_file.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
 #include "data/files/checksum.h"
