@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/base/thread_budget.h"
 #include "autograd/base/types.h"
 
 namespace focus {
@@ -37,21 +38,35 @@ class FirstException {
   std::exception_ptr exception_;
 };
 
-/// Calls f(begin, end) for consecutive chunks of `chunk` items of [0, n), on all threads. The
-/// chunks do not depend on the number of threads: a body that only writes what belongs to its own
-/// items gives the same bits for any of them. What the body throws (scratch memory that is not to
-/// be had) is thrown here, once; chunks that had not begun by then are not run.
+/// Calls body(thread, first) on `threads` threads, more than one, and throws here what `first` has
+/// caught.
+template <class F>
+void on_threads(int threads, F&& body) {
+  FirstException first;
+#pragma omp parallel num_threads(threads)
+  body(omp_get_thread_num(), first);
+  first.rethrow();
+}
+
+/// Calls f(begin, end) for consecutive chunks of `chunk` items of [0, n), on all threads that the
+/// machine has free. The chunks do not depend on the number of threads: a body that only writes
+/// what belongs to its own items gives the same bits for any of them. What the body throws (scratch
+/// memory that is not to be had) is thrown here, once; chunks that had not begun by then are not
+/// run.
 template <class F>
 void parallel_chunks(Index n, Index chunk, F&& f) {
   const Index chunks = (n + chunk - 1) / chunk;
-  if (chunks == 1 || omp_in_parallel()) {
-    for (Index c = 0; c < chunks; ++c) f(c * chunk, std::min(n, (c + 1) * chunk));
+  const auto work = [&](Index c) { f(c * chunk, std::min(n, (c + 1) * chunk)); };
+  const int threads = region_threads(chunks);
+  if (threads == 1) {
+    for (Index c = 0; c < chunks; ++c) work(c);
     return;
   }
-  FirstException first;
-#pragma omp parallel for schedule(dynamic)
-  for (Index c = 0; c < chunks; ++c) first.run([&] { f(c * chunk, std::min(n, (c + 1) * chunk)); });
-  first.rethrow();
+  std::atomic<Index> next = 0;
+  on_threads(threads, [&](int, FirstException& first) {
+    for (Index c; (c = next.fetch_add(1, std::memory_order_relaxed)) < chunks;)
+      first.run([&] { work(c); });
+  });
 }
 
 /// The chunks that a thread has yet to do, of a run of its own: it takes them from the front, and
@@ -94,26 +109,24 @@ class RunOfChunks {
 /// short ones in turn two threads are slower than one, and then helps at the ends of the others'.
 template <class F>
 void parallel_runs(Index n, Index chunk, F&& f) {
-  const Index chunks = (n + chunk - 1) / chunk, threads = omp_get_max_threads();
+  const Index chunks = (n + chunk - 1) / chunk;
   const auto work = [&](Index c) { f(c * chunk, std::min(n, (c + 1) * chunk)); };
-  if (chunks == 1 || threads == 1 || omp_in_parallel()) {
+  const int threads = region_threads(chunks);
+  if (threads == 1) {
     for (Index c = 0; c < chunks; ++c) work(c);
     return;
   }
   std::vector<RunOfChunks> runs(threads);
   for (Index t = 0; t < threads; ++t) runs[t].set(chunks * t / threads, chunks * (t + 1) / threads);
-  FirstException first;
-#pragma omp parallel
-  {
-    RunOfChunks& own = runs[omp_get_thread_num()];
+  on_threads(threads, [&](int thread, FirstException& first) {
+    RunOfChunks& own = runs[thread];
     while (const auto c = own.take_first()) first.run([&] { work(*c); });
     for (;;) {
       RunOfChunks& longest = *std::ranges::max_element(runs, {}, &RunOfChunks::size);
       if (longest.size() == 0) break;
       if (const auto c = longest.take_last()) first.run([&] { work(*c); });
     }
-  }
-  first.rethrow();
+  });
 }
 
 /// Items of an elementwise pass that are worth a chunk of their own.
