@@ -9,6 +9,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include "apps/mpi.h"
 #include "autograd/base/check.h"
@@ -55,6 +57,20 @@ void explain_missing(const CLI::App& app, const CLI::ParseError& error) {
                taker->get_name(), taker->results().back(), place->get_name());
 }
 
+/// The words of "--max-new-tokens".
+std::set<std::string> words_of(std::string_view name) {
+  std::set<std::string> words;
+  std::string word;
+  for (const char c : std::string(name) + '-') {
+    if (c != '-') {
+      word += c;
+    } else if (!word.empty()) {
+      words.insert(std::exchange(word, ""));
+    }
+  }
+  return words;
+}
+
 /// Names the first unknown flag and the nearest known one; empty if all are known.
 std::string unknown_flag(const CLI::App& app) {
   for (const std::string& word : app.remaining(true)) {
@@ -83,7 +99,8 @@ void check_files(const CLI::App& app) {
     const std::vector<std::string>& words = option->results();
     const std::string name = option->get_name(), type = option->get_type_name();
     // CLI11 reads an empty word, such as a shell's empty variable, as the number 0.
-    if (std::ranges::count(words, "") > 0 && !type.starts_with("TEXT"))
+    const bool number = type.starts_with("INT") || type.starts_with("UINT") || type == "FLOAT";
+    if (number && std::ranges::count(words, "") > 0)
       fail("{}: expected a value, got an empty string", name);
     if (name == kOverwrite) overwrite = overwrite || !words.empty();
     if (!is_output(option))
@@ -122,14 +139,24 @@ std::string suggestion_for(std::string_view name, const std::vector<std::string>
   constexpr std::size_t kSlip = 2;
   const auto distance = [&](const std::string& other) { return edit_distance(name, other); };
   const auto nearest = std::ranges::min_element(known, {}, distance);
-  if (nearest == known.end() || distance(*nearest) > kSlip) return otherwise;
-  return fmt::format("did you mean {}?", *nearest);
+  if (nearest != known.end() && distance(*nearest) <= kSlip)
+    return fmt::format("did you mean {}?", *nearest);
+  // --max-tokens for --max-new-tokens: all words of one are words of the other.
+  const std::set<std::string> words = words_of(name);
+  for (const std::string& other : known) {
+    const std::set<std::string> others = words_of(other);
+    if (!words.empty() && !others.empty() &&
+        (std::ranges::includes(others, words) || std::ranges::includes(words, others)))
+      return fmt::format("did you mean {}?", other);
+  }
+  return otherwise;
 }
 
 void parse_arguments(CLI::App& app, Arguments arguments) {
   std::vector<std::string> reversed(arguments.rbegin(),
                                     arguments.rend());  // CLI11 expects this order
   offer_overwrite(app);
+  arrange_help(app);
   app.failure_message(failure_line);
   try {
     app.parse(reversed);
@@ -175,6 +202,17 @@ void read_option(const ConfigField& field, const std::string& value) {
   }
 }
 
+namespace {
+
+/// As CLI11 names the types of other options.
+std::string type_of(const ConfigField& field) {
+  const std::string& type = field.type;
+  if (type.find('|') != std::string::npos) return type;
+  return type == "number" ? "FLOAT" : type.ends_with("int") ? "INT" : "TEXT";
+}
+
+}  // namespace
+
 void add_settings(CLI::App& app, const std::vector<ConfigField>& fields) {
   for (const ConfigField& field : fields) {
     if (field.text() == "false") {
@@ -182,10 +220,18 @@ void add_settings(CLI::App& app, const std::vector<ConfigField>& fields) {
           option_name(field), [field] { read_option(field, "true"); }, field.help);
       continue;
     }
-    const std::string choices = field.type.find('|') == std::string::npos ? "" : field.type + ", ";
+    // Choices that are too long for the first column are named in the second.
+    constexpr std::size_t kFirstColumn = 25;
+    const std::string name = option_name(field), type = type_of(field);
+    const bool is_short = name.size() + type.size() <= kFirstColumn;
+    std::vector<std::string> notes;
+    if (!is_short) notes.push_back(field.type);
+    if (field.text() != R"("")") notes.push_back("default " + field.text());
+    const std::string note = notes.empty() ? "" : fmt::format(" ({})", fmt::join(notes, ", "));
     app.add_option_function<std::string>(
-        option_name(field), [field](const std::string& value) { read_option(field, value); },
-        fmt::format("{} ({}default {})", field.help, choices, field.text()));
+           name, [field](const std::string& value) { read_option(field, value); },
+           field.help + note)
+        ->type_name(is_short ? type : "CHOICE");
   }
 }
 
@@ -202,11 +248,26 @@ std::vector<ConfigField> without(std::vector<ConfigField> fields,
   return fields;
 }
 
+namespace {
+
+const std::vector<std::string> kFirstKeys = {
+    "method",           "base",     "data.train", "data.valid", "data.context", "data.batch",
+    "focus.num_groups", "optim.lr", "steps",      "out"};
+
+}  // namespace
+
 void add_config_arguments(CLI::App& app, std::string& file) {
   app.add_option("config", file,
                  "YAML config; optional if key=value overrides set every required key");
   app.allow_extras();
-  app.footer("Any key of the config can be given as key=value:\n\n" + describe_config(RunConfig{}));
+  RunConfig defaults;
+  const std::vector<ConfigField> fields = config_fields(defaults);
+  std::string first = "  " + describe_config_fields(only(fields, kFirstKeys));
+  for (std::size_t at = 0; (at = first.find('\n', at)) + 1 < first.size(); at += 3)
+    first.replace(at, 1, "\n  ");
+  app.footer("Most runs set:\n\n" + first +
+             "\nAny key of the config can be given as key=value:\n\n" +
+             describe_config_fields(fields));
 }
 
 std::vector<std::string> overrides_of(const CLI::App& app) {

@@ -51,8 +51,8 @@ void install_lost_file_signal();
 /// Type name of outputs that are folders; others are files.
 inline constexpr const char* kFolder = "FOLDER";
 
-/// "did you mean X?" if a known name differs from the wrong one by a letter or two, otherwise
-/// `otherwise`.
+/// "did you mean X?" if a known name differs from the wrong one by a letter or two, or has all its
+/// words, otherwise `otherwise`.
 std::string suggestion_for(std::string_view name, const std::vector<std::string>& known,
                            std::string otherwise);
 
@@ -69,6 +69,19 @@ struct OutputPlace {
 /// file are passed over.
 void check_outputs(std::span<const OutputPlace> outputs, std::span<const std::string> inputs,
                    bool overwrite);
+
+/// Groups the options of the help by what they are for and wraps it at the terminal's width.
+void arrange_help(CLI::App& app);
+
+/// Whole numbers from 1 on.
+inline const CLI::Validator kPositive(
+    [](std::string& text) {
+      const bool whole = !text.empty() &&
+                         text.find_first_not_of("0123456789") == std::string::npos &&
+                         text.find_first_not_of('0') != std::string::npos;
+      return whole ? std::string() : "expected a whole number from 1 on, got " + text;
+    },
+    "");
 
 /// Parses, or prints one line on stderr and throws CommandDone. Checks that the outputs (--out,
 /// --json, --html, --gguf, --questions) can be written, are not inputs and, without --overwrite,

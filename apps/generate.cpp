@@ -177,7 +177,7 @@ int run_generate(Arguments arguments) {
   o.model.add_to(app);
   add_prompt_options(app, o);
   app.add_option("--max-new-tokens", o.generation.max_new_tokens, "largest number of new tokens")
-      ->check(CLI::PositiveNumber)
+      ->check(kPositive)
       ->capture_default_str();
   add_attention_option(
       app, o.attention,

@@ -137,7 +137,9 @@ int run(std::vector<std::string> arguments) {
   spdlog::set_pattern("%v");
   const auto level = take_option(arguments, "--log-level");
   const auto threads = take_option(arguments, "--threads");
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
+  if (arguments.size() > 1 && arguments[0] == "help") arguments = {arguments[1], "--help"};
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ||
+      arguments[0] == "help") {
     fmt::print("{}", usage());
     return arguments.empty() ? 2 : 0;
   }

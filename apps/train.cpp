@@ -139,7 +139,7 @@ int run_train(Arguments arguments) {
   app.add_flag("--overwrite", options.overwrite,
                "start again even if the run's folder holds a run");
   app.add_option("--stop-at", stop_at, "write a checkpoint and stop after this step")
-      ->check(CLI::PositiveNumber);
+      ->check(kPositive);
   app.add_option("--json", json, "also write the figures to this JSON file");
   parse_arguments(app, arguments);
 

@@ -90,6 +90,21 @@ class ConfigReader {
     return found == fields_.end() ? group : found->key;
   }
 
+  /// The keys whose help has the words of `name`: optim.lr for learning_rate.
+  std::vector<std::string> explained_as(std::string_view name) const {
+    std::string words(name);
+    std::ranges::replace(words, '_', ' ');
+    std::vector<std::string> found;
+    constexpr std::size_t kShortest = 4;
+    if (words.size() < kShortest) return found;
+    for (const ConfigField& field : fields_) {
+      const std::size_t place = field.read ? field.help.find(words) : std::string::npos;
+      if (place != std::string::npos && (place == 0 || field.help[place - 1] == ' '))
+        found.push_back(field.key);
+    }
+    return found;
+  }
+
   /// The nearest known keys, whether the spelling or the group is wrong.
   std::string suggestion(std::string_view key) const {
     if (key.size() > 100) return "";  // no slip of the hand
@@ -103,8 +118,9 @@ class ConfigReader {
       if (distance <= best_distance - (best.empty() ? 1 : 0)) best.push_back(field.key);
       best_distance = std::min(distance, best_distance);
     }
+    if (best.empty()) best = explained_as(last_part(key));
     constexpr std::size_t kMostSuggested = 3;
-    best.resize(std::min(best.size(), kMostSuggested));
+    if (best.size() > kMostSuggested) best.erase(best.begin() + kMostSuggested, best.end());
     return best.empty() ? "; --help lists the known ones"
                         : fmt::format("; did you mean {}?", fmt::join(best, " or "));
   }

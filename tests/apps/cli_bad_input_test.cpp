@@ -242,6 +242,13 @@ TEST(CliBadInput, UnknownCommandsAndOptionsAreUsageErrors) {
            {"trian", "focus: unknown command trian; did you mean train?\n"},
            {"dance", "focus: unknown command dance; focus --help lists the commands\n"},
            {"eval x --treads 2", "focus eval: unknown option --treads; did you mean --threads?\n"},
+           {"generate x --max-tokens 4",
+            "focus generate: unknown option --max-tokens; did you mean --max-new-tokens?\n"},
+           {"generate x --prompt y --max-new-tokens 0",
+            "focus generate: --max-new-tokens: expected a whole number from 1 on, got 0; see focus "
+            "generate --help\n"},
+           {"train lora.rank=4",
+            "focus train: override lora.rank=4: lora.rank: unknown key; did you mean lora.r?\n"},
            {"train --frobnicate",
             "focus train: unknown option --frobnicate; see focus train --help\n"},
            {"fit", "focus fit: base is required; see focus fit --help\n"}})
@@ -249,6 +256,8 @@ TEST(CliBadInput, UnknownCommandsAndOptionsAreUsageErrors) {
   for (const char* command :
        {"import", "train", "eval", "generate", "info", "leak-test", "report", "corpus"})
     EXPECT_EQ(cli().run({command, "--help"}).status, 0) << command;
+  EXPECT_EQ(cli().run({"help", "eval"}).out, cli().run({"eval", "--help"}).out);
+  EXPECT_EQ(cli().run({"help"}).out, cli().run({"--help"}).out);
 }
 
 TEST(CliBadInput, WindowsThatDoNotFit) {
