@@ -99,8 +99,7 @@ void run_child(const Words& arguments, const path& log, const std::string& name)
     if (now() - told < kSecondsBetweenLines) continue;
     told = now();
     const std::string line = last_line_of(log);
-    const bool is_progress =
-        line.find("  left ") != std::string::npos || line.find("  ETA ") != std::string::npos;
+    const bool is_progress = line.find("  left ") != std::string::npos;
     if (line != std::exchange(shown, line) && is_progress) spdlog::info("{}: {}", name, line);
   }
   if (!WIFEXITED(status))

@@ -17,7 +17,7 @@ namespace {
 void log_config(const RunConfig& config) {
   std::string text = dump_config(config);
   text.pop_back();  // the log ends its lines itself
-  spdlog::info("{}", text);
+  spdlog::debug("{}", text);
 }
 
 std::string phase_name(const Session& session) {
@@ -27,10 +27,9 @@ std::string phase_name(const Session& session) {
 /// A step on stderr, and the warnings of a line.
 void note_line(const RunConfig& config, const TrainingLine& line, Progress& progress) {
   const StepResult& done = line.report.result;
-  progress.note(
-      fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.2e}  {} tok/s  ETA {}",
-                  line.report.step, config.steps, done.loss, done.grad_norm, done.lr,
-                  format_count(line.tokens_per_second), format_duration(line.seconds_left)));
+  progress.note(fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.2e}  {} tok/s{}",
+                            line.report.step, config.steps, done.loss, done.grad_norm, done.lr,
+                            format_count(line.tokens_per_second), progress.left()));
   for (const std::size_t layer : line.collapsed)
     progress.note(fmt::format(
         "warning: layer {}: the largest group has {:.1f} % of the tokens; the groups have "
@@ -45,9 +44,10 @@ void tell_start(const Session& session, const std::optional<std::filesystem::pat
   if (session.ranks().count() > 1)
     spdlog::info("{} processes share the {} micro-batches of a step", session.ranks().count(),
                  config.data.gradient_accumulation_steps);
-  spdlog::info("training on {} windows of {} tokens, {} parameters{}",
+  spdlog::info("training on {} windows of {} tokens, {} parameters{}; all settings are in {}",
                session.data().train.num_windows(), config.data.context, session.count_trainable(),
-               session.phase().steps == config.steps ? "" : " in " + phase_name(session));
+               session.phase().steps == config.steps ? "" : " in " + phase_name(session),
+               (std::filesystem::path(config.out) / "config.yaml").string());
 }
 
 /// A run's output on stderr: `bar` for its steps, `inner` for work beside them.
@@ -96,6 +96,20 @@ void tell_dry_run(Session& session, const std::string& json) {
   write_json(json, struct_to_json(d));
 }
 
+/// What the validation was of, and the command that measures the result.
+void tell_next(Session& session, const TrainingResult& result) {
+  const RunConfig& config = session.config();
+  if (result.valid_loss)
+    fmt::print(stderr, "validation: {} attention, at most {} windows of {} tokens\n",
+               ActiveAttention(session.model(), own_attention(session.model())).title(),
+               config.eval_windows, config.data.context);
+  const bool is_model = config.method == Method::full || config.method == Method::scratch;
+  fmt::print(
+      stderr, "next: focus eval {} --text TEXT, with {}\n",
+      is_model ? result.artifact : fmt::format("{} --adapter {}", config.base, result.artifact),
+      "a text that is neither in data.train nor in data.valid");
+}
+
 void train(const RunConfig& config, Session& session, const RunFolderOptions& options,
            std::int64_t stop_at, const std::string& json) {
   const bool first = session.ranks().first();
@@ -115,6 +129,7 @@ void train(const RunConfig& config, Session& session, const RunFolderOptions& op
                    ? fmt::format(", validation perplexity {:.4f} -> {:.4f}",
                                  std::exp(*result.valid_loss_start), std::exp(*result.valid_loss))
                    : "");
+  if (result.finished) tell_next(session, result);
   write_json(json, struct_to_json(result));
 }
 

@@ -98,15 +98,19 @@ std::string Progress::line(bool with_bar) const {
   if (!std::isnan(loss_)) text += fmt::format("  loss {:.4f}", loss_);
 
   const double elapsed = options_.seconds() - start_;
-  const std::int64_t steps = step_ - options_.first_step;
-  if (steps > 0 && elapsed > 0) {
-    if (tokens_ > 0)
-      text += fmt::format("  {} tok/s", format_count(static_cast<double>(tokens_) / elapsed));
-    const double left = elapsed / static_cast<double>(steps) * static_cast<double>(total - step_);
-    if (step_ < total) text += fmt::format("  left {}", format_duration(left));
-  }
+  if (tokens_ > 0 && elapsed > 0)
+    text += fmt::format("  {} tok/s", format_count(static_cast<double>(tokens_) / elapsed));
+  text += left();
   if (finished_) text += fmt::format("  took {}", format_duration(elapsed));
   return text;
+}
+
+std::string Progress::left() const {
+  const double elapsed = options_.seconds() - start_;
+  const std::int64_t steps = step_ - options_.first_step, ahead = options_.total_steps - step_;
+  if (steps <= 0 || elapsed <= 0 || ahead <= 0) return "";
+  return fmt::format("  left {}", format_duration(elapsed / static_cast<double>(steps) *
+                                                  static_cast<double>(ahead)));
 }
 
 std::size_t Progress::columns() const {

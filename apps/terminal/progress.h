@@ -36,6 +36,8 @@ class Progress {
   void update(std::int64_t step, double loss, std::int64_t tokens);
   /// Prints a line above the bar.
   void note(std::string_view text);
+  /// "  left 1h02m", the time that the remaining steps will take; empty while nothing says it.
+  std::string left() const;
   /// Draws the last state and ends the line; the destructor does it otherwise.
   void finish();
 

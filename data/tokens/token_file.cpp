@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -272,21 +273,24 @@ void TokenView::copy_counts(Index begin, std::span<std::uint8_t> out) const {
 
 TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::uint64_t seed) {
   check(valid_fraction >= 0 && valid_fraction < 1,
-        "split_by_document: the validation fraction is {}, it must be at least 0 and below 1",
-        valid_fraction);
+        "the validation fraction is {}, it must be at least 0 and below 1", valid_fraction);
   if (valid_fraction == 0) return {TokenView(file), TokenView(file, {})};
   const auto count = static_cast<std::size_t>(file.num_documents());
-  check(count >= 2,
-        "split_by_document: {} document cannot be split: name a document separator, give more "
-        "files, or give a separate validation text",
-        count);
+  const double wanted = valid_fraction * static_cast<double>(file.size());
+  if (count == 1) {
+    check(!file.has_counts() && file.size() >= 2,
+          "one example cannot be split: give more examples, or a separate validation text");
+    const auto held_out =
+        std::clamp(static_cast<Index>(std::llround(wanted)), Index{1}, file.size() - 1);
+    const Index end = file.size() - held_out;
+    return {TokenView(file, {{0, end}}), TokenView(file, {{end, file.size()}})};
+  }
 
   std::vector<Index> order(count);
   std::iota(order.begin(), order.end(), Index{0});
   Rng rng(seed);
   for (std::size_t i = count; i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
 
-  const double wanted = valid_fraction * static_cast<double>(file.size());
   std::vector<bool> is_valid(count, false);
   double chosen = 0;
   for (std::size_t i = 0; i + 1 < count; ++i) {

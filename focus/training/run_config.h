@@ -118,7 +118,7 @@ struct DataConfig {
       "training texts: files (.txt, .jsonl, also as .gz, .xz, .zst, .bz2) or folders");
     f("valid", valid, "validation texts; empty: valid_fraction of the training documents");
     f("valid_fraction", valid_fraction,
-      "share of documents held out for validation if valid is empty", {0, 0.9});
+      "share of documents held out for validation if valid is empty; of a single document its end", {0, 0.9});
     f("document_separator", document_separator,
       "separator between the documents of a .txt file, such as <|endoftext|>; empty: each file is "
       "one");

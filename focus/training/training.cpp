@@ -147,7 +147,6 @@ class TrainingLoop {
       result_.valid_loss_start = result_.valid_loss;
     }
     since_ = now();
-    since_step_ = session_.steps();
     bool stop = false;
     while (!session_.finished() && !stop) stop = step();
     result_.step = session_.steps();
@@ -194,14 +193,10 @@ class TrainingLoop {
     const double seconds = now() - since_;
     const TrainingLine line{.report = report,
                             .tokens_per_second = static_cast<double>(tokens_since_) / seconds,
-                            .seconds_left = static_cast<double>(config_.steps - report.step) *
-                                            seconds /
-                                            static_cast<double>(report.step - since_step_),
                             .collapsed = newly_collapsed(report)};
     if (folder_) folder_->add(line);
     if (callbacks_.on_line) callbacks_.on_line(session_, line);
     since_ = now();
-    since_step_ = report.step;
     tokens_since_ = 0;
   }
 
@@ -242,7 +237,6 @@ class TrainingLoop {
   RunFolder* const folder_;
   TrainingResult result_;
   double since_ = 0;
-  std::int64_t since_step_ = 0;
   Index tokens_since_ = 0;
   std::set<std::size_t> collapsed_;  // layers already reported
 };

@@ -16,7 +16,6 @@ namespace focus {
 struct TrainingLine {
   StepReport report;
   double tokens_per_second = 0;
-  double seconds_left = 0;  // of the run
   /// Layers of which one group has more than warn_largest_group of the step's tokens, for the first
   /// time since the run was started or resumed.
   std::vector<std::size_t> collapsed = {};

@@ -201,6 +201,17 @@ TEST(SplitByDocument, WholeDocumentsOnceEach) {
   EXPECT_NE(all_ids(split_by_document(file, 0.2, 4).valid), valid);
 }
 
+TEST(SplitByDocument, TheEndOfASingleDocumentIsHeldOut) {
+  Ids ids(100);
+  std::iota(ids.begin(), ids.end(), 0);
+  const TokenFile file = TokenFile::from_tokens(ids, {}, 100);
+  const TokenSplit split = split_by_document(file, 0.1, 3);
+  EXPECT_EQ(all_ids(split.train), Ids(ids.begin(), ids.begin() + 90));
+  EXPECT_EQ(all_ids(split.valid), Ids(ids.begin() + 90, ids.end()));
+  EXPECT_EQ(split_by_document(file, 1e-9, 3).valid.size(), 1);
+  EXPECT_EQ(split_by_document(file, 0.9999, 3).train.size(), 1);
+}
+
 TEST(SplitByDocument, EdgesAndErrors) {
   const TokenFile two = stairs(2);
   for (const double fraction : {1e-9, 0.999}) {
@@ -213,7 +224,7 @@ TEST(SplitByDocument, EdgesAndErrors) {
   EXPECT_THROW(split_by_document(two, 1, 0), std::invalid_argument);
   EXPECT_THROW(split_by_document(two, -0.1, 0), std::invalid_argument);
   EXPECT_THROW(split_by_document(two, std::nan(""), 0), std::invalid_argument);
-  EXPECT_THAT(error_of([] { split_by_document(stairs(1), 0.1, 0); }), HasSubstr("separator"));
+  EXPECT_THAT(error_of([] { split_by_document(stairs(1), 0.1, 0); }), HasSubstr("one example"));
 }
 
 }  // namespace
