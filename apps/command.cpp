@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -91,6 +93,19 @@ std::string failure_line(const CLI::App* app, const CLI::Error& error) {
   return fmt::format("{}: {}\n", app->get_name(), problem);
 }
 
+constexpr const char* kStandardOutput = "-";
+
+/// What standard output was before --json - gave it to the figures.
+std::FILE* figures_stream = nullptr;
+
+/// Gives standard output to the figures of --json -, and everything else to stderr.
+void divert_text() {
+  if (figures_stream != nullptr) return;
+  figures_stream = fdopen(dup(STDOUT_FILENO), "w");
+  if (figures_stream == nullptr || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+    fail_writing("write", "standard output", errno);
+}
+
 void check_files(const CLI::App& app) {
   std::vector<OutputPlace> outputs;
   std::vector<std::string> inputs;
@@ -103,7 +118,9 @@ void check_files(const CLI::App& app) {
     if (number && std::ranges::count(words, "") > 0)
       fail("{}: expected a value, got an empty string", name);
     if (name == kOverwrite) overwrite = overwrite || !words.empty();
-    if (!is_output(option))
+    if (name == "--json" && !words.empty() && words[0] == kStandardOutput)
+      divert_text();
+    else if (!is_output(option))
       inputs.insert(inputs.end(), words.begin(), words.end());
     else if (!words.empty())
       outputs.push_back({name, words[0], type == kFolder});
@@ -299,6 +316,11 @@ void set_threads(int threads) {
   if (threads > 0) omp_set_num_threads(threads);
 }
 
+void take_fitted_context(const CLI::App& app, const LoadedModel& model, EvalSettings& settings) {
+  const Index fitted = fitted_context(model);
+  if (fitted > 0 && app.count("--context") == 0) settings.default_context = fitted;
+}
+
 void add_cache_option(CLI::App& app, std::string& dtype) {
   app.add_option("--kv-cache-dtype", dtype,
                  "numbers of the KV cache: float32; float16: half the memory, faster with a long "
@@ -327,12 +349,30 @@ void ModelOptions::add_to(CLI::App& app, const std::vector<std::string>& left_ou
                  "the model: a checkpoint file (.h5), a Hugging Face folder or a GGUF file")
       ->required();
   add_settings(app, without(config_fields(*this), left_out));
+  if (CLI::Option* const option = app.get_option_no_throw("--adapter")) option->join(',');
 }
+
+namespace {
+
+/// "lora.h5,keys.h5", which --adapter given twice is too.
+std::vector<std::string> split_adapters(const std::string& word) {
+  if (word.empty()) return {};
+  if (std::filesystem::exists(word)) return {word};
+  return CLI::detail::split(word, ',');
+}
+
+}  // namespace
 
 LoadedModel ModelOptions::load(WeightUse use) const {
   LoadedModel model = load_model(base, tokenizer, precision, use);
   model.bos = bos;
-  if (!adapter.empty()) load_adapter(adapter, model);
+  std::size_t loaded = 0;
+  for (const std::string& path : split_adapters(adapter)) {
+    const std::size_t before = model.adapters.size();
+    load_adapter(path, model);
+    if (++loaded > 1 && model.adapters.size() <= before)
+      fail("{}: two attentions; a model has one of them, and LoRA adapters beside it", adapter);
+  }
   return model;
 }
 
@@ -372,6 +412,11 @@ nlohmann::ordered_json machine_json() {
 }
 
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {
+  if (path == kStandardOutput) {
+    fmt::print(figures_stream, "{}\n", json.dump(2));
+    if (std::fflush(figures_stream) != 0) fail_writing("write", "standard output", errno);
+    return;
+  }
   if (!path.empty()) write_file_durably(path, std::string_view(json.dump(2) + "\n"));
 }
 

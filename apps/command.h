@@ -134,7 +134,9 @@ struct ModelOptions {
   template <class F>
   void visit(F&& f) {
     f("adapter", adapter,
-      "adapter to attach: focus.h5, lora.h5, an exported folder, a PEFT folder or a GGUF LoRA");
+      "adapter to attach: focus.h5, lora.h5, a run's folder, an exported folder, a PEFT folder or "
+      "a "
+      "GGUF LoRA; twice for groups and a LoRA");
     f("tokenizer", tokenizer, "tokenizer to use instead of the model's: bytes, a file or a folder");
     f("bos", bos,
       "special tokens before a text or prompt: auto: those that the tokenizer's files specify; "
@@ -150,6 +152,9 @@ struct ModelOptions {
   std::optional<LoadedModel> load_reference(const std::string& path) const;
 };
 
+/// Without --context windows are as long as those that the model's groups were fitted on.
+void take_fitted_context(const CLI::App& app, const LoadedModel& model, EvalSettings& settings);
+
 /// Declares --kv-cache-dtype: "auto", "float32" or "float16".
 void add_cache_option(CLI::App& app, std::string& dtype);
 CacheDtype cache_dtype(const std::string& dtype, Precision precision);
@@ -162,7 +167,9 @@ void add_one_attention(CLI::App& app, std::string& word);
 AttentionSpec one_attention(const std::string& word, const LoadedModel& model);
 /// The machine, for the JSON of a speed.
 nlohmann::ordered_json machine_json();
-/// Does nothing if `path` is empty.
+inline constexpr const char* kJsonHelp =
+    "also write the figures to this JSON file; -: to standard output, and the text to stderr";
+/// Does nothing if `path` is empty; "-" is standard output.
 void write_json(const std::string& path, const nlohmann::ordered_json& json);
 
 /// Throws if the file exists and must not be overwritten.

@@ -296,6 +296,8 @@ class CompareRunner {
     }
     Words words =
         Words{"eval", whole ? artifact.string() : config.base} + options_of(model) + input + all;
+    // One context for the rows of all runs, whatever groups they have.
+    if (plan_.config.eval.settings.context == 0) words = words + Words{"--context", "0"};
     if (config.threads != 0) words = words + Words{"--threads", fmt::format("{}", config.threads)};
     return figures_of<EvaluationFile>(words + Words{"--json-speed", "--json", file.string()}, file);
   }

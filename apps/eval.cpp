@@ -129,11 +129,12 @@ TextEvaluation evaluate_texts(LoadedModel& model, const EvalArguments& o) {
 }
 
 /// All that was asked for, in this order; of several processes the first one prints and writes.
-void evaluate_all(EvalArguments& o) {
+void evaluate_all(const CLI::App& app, EvalArguments& o) {
   if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
   if (!o.reference.empty() && o.far == 0) fail("--reference needs --far");
   only_rank_zero_prints(*o.ranks);
   LoadedModel model = first_before_others(*o.ranks, [&] { return o.options.load(); });
+  take_fitted_context(app, model, o.settings);
   EvaluationFile figures{
       .model = o.options.base, .adapter = o.options.adapter, .precision = o.options.precision};
   if (!o.paths.empty()) figures.texts = evaluate_texts(model, o);
@@ -166,7 +167,7 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
                  "nats, than the same model with this many tokens of context")
       ->check(CLI::Range(Index{1}, Index{1} << 22));
   app.add_option("--html", o.html, "HTML page with tables, charts and the loss by position");
-  app.add_option("--json", o.json, "also write the figures to this JSON file");
+  app.add_option("--json", o.json, kJsonHelp);
   app.add_flag("--json-speed", o.with_speed,
                "add tokens_per_second to the JSON, which is reproducible without it");
 }
@@ -184,7 +185,7 @@ int run_eval(Arguments arguments) {
   parse_arguments(app, arguments);
   const std::unique_ptr<Ranks> ranks = join_ranks();
   o.ranks = ranks.get();
-  run_as_one_of(*ranks, [&] { evaluate_all(o); });
+  run_as_one_of(*ranks, [&] { evaluate_all(app, o); });
   return 0;
 }
 

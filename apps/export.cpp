@@ -22,7 +22,25 @@ int export_adapter(const ExportArguments& o) {
   return 0;
 }
 
+/// A LoRA as the folder that PEFT reads.
+int export_lora(const ExportArguments& o, LoadedModel& model) {
+  if (o.with_code) fail("--with-code: PEFT and transformers have the code of a LoRA");
+  Index parameters = 0;
+  model.lora()->visit_parameters(
+      [&](const std::string&, const Variable& p) { parameters += p.shape().size(); });
+  write_lora_folder(o.out, *model.lora(), o.source, o.overwrite);
+  fmt::print("{}: LoRA of rank {} for PEFT, {} parameters\n", o.out, model.lora()->config().r,
+             parameters);
+  write_json(o.json, {{"folder", o.out}, {"kind", "lora"}});
+  return 0;
+}
+
 int export_model(const ExportArguments& o) {
+  if (!o.adapter.empty()) {
+    LoadedModel model = load_model(o.source, o.tokenizer);
+    load_adapter(o.adapter, model);
+    if (model.lora() != nullptr) return export_lora(o, model);
+  }
   const ModelFiles files = open_model(o.source, o.tokenizer);
   const std::optional<SavedFocus> saved =
       o.adapter.empty() ? files.focus() : open_focus(std::filesystem::path(o.adapter));
@@ -114,7 +132,8 @@ int run_export(Arguments arguments) {
   form->add_option("--gguf", o.gguf, "the GGUF file to write");
   form->require_option(1);
   app.add_option("--adapter", o.adapter,
-                 "Focus adapter of this model, written into the same folder; with --gguf a LoRA "
+                 "Focus adapter of this model, written into the same folder, or a LoRA, written "
+                 "alone as PEFT's folder; with --gguf a LoRA "
                  "(lora.h5 or a PEFT folder), written instead of the model");
   app.add_flag("--with-code", o.with_code,
                "also write the Python code with which transformers computes Focus attention "
@@ -128,7 +147,7 @@ int run_export(Arguments arguments) {
       ->transform(CLI::AsSizeValue(true));
   app.add_option("--tokenizer", o.tokenizer,
                  "tokenizer to use instead of the model's: bytes or a file");
-  app.add_option("--json", o.json, "also write the figures to this JSON file");
+  app.add_option("--json", o.json, kJsonHelp);
   app.add_flag("--overwrite", o.overwrite,
                "replace a folder that holds only files of an export, or a GGUF file");
   parse_arguments(app, arguments);

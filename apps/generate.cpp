@@ -203,7 +203,7 @@ int run_generate(Arguments arguments) {
   add_cache_option(app, o.cache);
   app.add_flag("--no-cache", o.no_cache,
                "recompute everything for each token, without a cache (reference)");
-  app.add_option("--json", o.json, "also write the figures to this JSON file");
+  app.add_option("--json", o.json, kJsonHelp);
   parse_arguments(app, arguments);
 
   o.generation.sampling.validate();

@@ -15,8 +15,9 @@ struct GroupsArguments {
   bool overwrite = false;
 };
 
-GroupsReport described(const GroupsArguments& o) {
+GroupsReport described(const CLI::App& app, GroupsArguments& o) {
   LoadedModel model = o.model.load();
+  take_fitted_context(app, model, o.settings);
   const EvalSettings settings = o.settings.for_model(model);
   const TextWindows text =
       windows_for(model, read_texts(model, o.texts, settings), settings.context);
@@ -82,7 +83,7 @@ int run_groups(Arguments arguments) {
     refuse_existing((folder / name).string(), o.overwrite);
 
   o.checkpoints = expand_checkpoints(o.checkpoints);
-  GroupsReport report = described(o);
+  GroupsReport report = described(app, o);
   compare_with_others(o, report);
   fmt::print("{}", groups_table(report));
 

@@ -25,7 +25,7 @@ int run_import(Arguments arguments) {
                              "...) apply to matrices, and vectors become float32",
                              fmt::join(dtypes, ", ")))
       ->check(CLI::IsMember(dtypes));
-  app.add_option("--json", json, "also write the figures to this JSON file");
+  app.add_option("--json", json, kJsonHelp);
   app.add_flag("--overwrite", overwrite, "replace an existing file");
   app.add_flag("--allow-nonfinite", allow_nonfinite, "also import NaN and infinite weights");
   parse_arguments(app, arguments);

@@ -174,7 +174,7 @@ int run_info(Arguments arguments) {
       "checksum of a checkpoint file.",
       "focus info");
   app.add_option("file", path, "a checkpoint file (.h5), a folder or a GGUF file")->required();
-  app.add_option("--json", json, "also write the figures to this JSON file");
+  app.add_option("--json", json, kJsonHelp);
   parse_arguments(app, arguments);
 
   if (!std::filesystem::exists(path)) throw std::runtime_error(path + ": no such file or folder");

@@ -18,7 +18,7 @@ int run_leak_test(Arguments arguments) {
   app.add_option("--context", context,
                  "tokens in the sequence (default: 512, or the model's positions if fewer)");
   add_attention_option(app, words, "attention specs as in focus eval: soft,hard:2,window:128");
-  app.add_option("--json", json, "also write the figures to this JSON file");
+  app.add_option("--json", json, kJsonHelp);
   parse_arguments(app, arguments);
 
   LoadedModel model = options.load();

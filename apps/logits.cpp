@@ -50,7 +50,7 @@ int run_logits(Arguments arguments) {
   input->require_option(1);
   app.add_option("--out", out, "file to write (.safetensors)")->required();
   add_one_attention(app, attention);
-  app.add_option("--json", json, "also write the ids and settings to this JSON file");
+  app.add_option("--json", json, kJsonHelp);
   parse_arguments(app, arguments);
 
   LoadedModel model = options.load();

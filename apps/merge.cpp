@@ -60,7 +60,7 @@ int run_merge(Arguments arguments) {
                  "logits of random tokens are compared");
   add_settings(app, only(config_fields(settings), {"context", "max_tokens"}));
   app.add_flag("--overwrite", overwrite, "replace an existing file");
-  app.add_option("--json", json, "also write the figures to this JSON file");
+  app.add_option("--json", json, kJsonHelp);
   parse_arguments(app, arguments);
 
   const std::string& base = options.base;

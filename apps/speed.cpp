@@ -78,7 +78,7 @@ int time_decoding(Arguments arguments) {
                        "attentions to time, interleaved: dense, hard:2, summary:8, local (default: "
                        "dense, and the default of a Focus adapter)");
   add_cache_option(app, dtype);
-  app.add_option("--json", json, "also write the figures to this JSON file");
+  app.add_option("--json", json, kJsonHelp);
   parse_arguments(app, arguments);
 
   LoadedModel model = options.load();
@@ -178,7 +178,7 @@ int time_training(Arguments arguments) {
                  "preset for model.*, vocabulary and data.context: gpt2 (124M) or llama-15m");
   app.add_option("--vocab-size", vocab_size, "vocabulary size (default: the preset's, or 50257)");
   app.add_option("--repeats", repeats, "timed steps after one warm-up step (default 3)");
-  app.add_option("--json", json, "also write the figures to this JSON file");
+  app.add_option("--json", json, kJsonHelp);
   parse_arguments(app, arguments);
 
   if (!shape.empty()) {
@@ -239,7 +239,7 @@ int run_speed(Arguments arguments) {
       "attention to compare with dense: hard:2 (default hard:1), hard:2:gate=keep; hard:1,soft "
       "adds soft attention; summary:2 times groups of keys");
   add_settings(app, without(config_fields(options), {"top_k", "hard_gate", "soft"}));
-  app.add_option("--json", json, "also write the figures to this JSON file");
+  app.add_option("--json", json, kJsonHelp);
   parse_arguments(app, arguments);
   options.read_attentions(attentions, "--attention");
   options.validate();

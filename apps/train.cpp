@@ -100,14 +100,13 @@ void tell_dry_run(Session& session, const std::string& json) {
 void tell_next(Session& session, const TrainingResult& result) {
   const RunConfig& config = session.config();
   if (result.valid_loss)
-    fmt::print(stderr, "validation: {} attention, at most {} windows of {} tokens\n",
-               ActiveAttention(session.model(), own_attention(session.model())).title(),
-               config.eval_windows, config.data.context);
-  const bool is_model = config.method == Method::full || config.method == Method::scratch;
-  fmt::print(
-      stderr, "next: focus eval {} --text TEXT, with {}\n",
-      is_model ? result.artifact : fmt::format("{} --adapter {}", config.base, result.artifact),
-      "a text that is neither in data.train nor in data.valid");
+    spdlog::info("validation: {} attention, at most {} windows of {} tokens",
+                 ActiveAttention(session.model(), own_attention(session.model())).title(),
+                 config.eval_windows, config.data.context);
+  const bool is_model = config.trains_base();
+  spdlog::info(
+      "next: focus eval {} --text TEXT, a text that is not in data.train or data.valid",
+      is_model ? result.artifact : fmt::format("{} --adapter {}", config.base, result.artifact));
 }
 
 void train(const RunConfig& config, Session& session, const RunFolderOptions& options,
@@ -155,7 +154,7 @@ int run_train(Arguments arguments) {
                "start again even if the run's folder holds a run");
   app.add_option("--stop-at", stop_at, "write a checkpoint and stop after this step")
       ->check(kPositive);
-  app.add_option("--json", json, "also write the figures to this JSON file");
+  app.add_option("--json", json, kJsonHelp);
   parse_arguments(app, arguments);
 
   RunConfig config;
@@ -168,6 +167,7 @@ int run_train(Arguments arguments) {
     // The tokens that the first one makes all of them read.
     Session session = first_before_others(*ranks, [&] { return open_session(config); });
     session.divide(*ranks);
+    config.steps = session.config().steps;
     if (dry)
       tell_dry_run(session, json);
     else

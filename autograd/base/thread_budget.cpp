@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "autograd/base/clock.h"
+#include "autograd/base/profile.h"
 
 namespace focus {
 namespace {

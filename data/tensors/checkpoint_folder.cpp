@@ -99,4 +99,11 @@ std::optional<fs::path> CheckpointFolder::latest() const {
   fail("{}: none of its {} checkpoints can be read: {}", folder_.string(), steps.size(), problem);
 }
 
+fs::path result_of_run(const fs::path& path) {
+  if (!fs::exists(path / "config.yaml") || !fs::exists(path / "metrics.jsonl")) return path;
+  for (const auto& entry : fs::directory_iterator(path))
+    if (entry.path().extension() == ".h5") return entry.path();
+  fail("{}: a run that is not finished; focus train with --resume finishes it", path.string());
+}
+
 }  // namespace focus

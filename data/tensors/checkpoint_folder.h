@@ -31,4 +31,8 @@ class CheckpointFolder {
   int keep_;
 };
 
+/// The file that a run of focus train left in its folder: model.h5, focus.h5, lora.h5. Another path
+/// as it is. Throws std::runtime_error for the folder of a run that is not finished.
+std::filesystem::path result_of_run(const std::filesystem::path& path);
+
 }  // namespace focus

@@ -111,9 +111,13 @@ std::string positions_notice(const LoadedModel& model, Index tokens) {
       tokens, positions, model.where);
 }
 
-std::string fit_notice(const LoadedModel& model, Index tokens) {
+Index fitted_context(const LoadedModel& model) {
   FocusModel* const focus = model.focus();
-  const std::int64_t fitted = focus == nullptr ? 0 : focus->grouping().fitted_context();
+  return focus == nullptr ? 0 : focus->grouping().fitted_context();
+}
+
+std::string fit_notice(const LoadedModel& model, Index tokens) {
+  const Index fitted = fitted_context(model);
   if (fitted == 0 || tokens <= fitted) return "";
   return fmt::format(
       "the groups were fitted on windows of {} tokens; in {} they are uneven, cost more and lose "

@@ -300,7 +300,7 @@ const DenseReference::Batch& DenseReference::next(const std::function<Batch()>& 
 EvalSettings EvalSettings::for_model(const LoadedModel& model) const {
   const Index positions = model.decoder->config().max_position_embeddings;
   EvalSettings filled = *this;
-  if (context == 0) filled.context = std::min<Index>(512, positions);
+  if (context == 0) filled.context = std::min(default_context, positions);
   if (stride == 0) filled.stride = std::max<Index>(1, filled.context / 2);
   check(filled.context >= 2, "context {}: expected at least 2", filled.context);
   require_positions(model, filled.context, beyond_positions, "context");

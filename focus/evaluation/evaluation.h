@@ -28,6 +28,7 @@ struct EvalSettings {
   std::vector<std::string> attentions = {};
   std::string separator = {};
   Index context = 0, stride = 0, max_documents = 0, max_tokens = 0;
+  Index default_context = 512;  // where context is 0
   bool against_dense = false, beyond_positions = false;
   Detokenize detokenize = Detokenize::none;
   ExampleSettings examples = {};
@@ -51,7 +52,8 @@ struct EvalSettings {
     f("separator", separator,
       "separator between the documents of a file, such as <|endoftext|>: each document is scored "
       "separately, without surrounding whitespace; empty: each file is one");
-    f("context", context, "tokens per window; 0: 512, or the model's positions if fewer",
+    f("context", context,
+      "tokens per window; 0: that of the groups' fit, otherwise 512; at most the model's positions",
       {0, 1 << 22});
     f("stride", stride, "tokens from one window to the next; 0: half the context", {0, 1 << 22});
     f("max_documents", max_documents, "use only the first N documents; 0: all", {0, 1e9});
@@ -83,6 +85,8 @@ void require_positions(const LoadedModel& model, Index tokens, bool beyond,
 std::string positions_notice(const LoadedModel& model, Index tokens);
 /// The same of groups that were fitted on shorter windows; empty where they were not.
 std::string fit_notice(const LoadedModel& model, Index tokens);
+/// Tokens of the windows that a model's groups were fitted on; 0 where none were.
+Index fitted_context(const LoadedModel& model);
 
 /// One text as one stream of tokens, what LoadedModel::bos says around it.
 struct EvalText {

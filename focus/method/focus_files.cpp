@@ -12,6 +12,7 @@
 #include "data/files/json_reader.h"
 #include "data/gguf/gguf.h"
 #include "data/settings/config.h"
+#include "data/tensors/checkpoint_folder.h"
 #include "data/tensors/safetensors.h"
 #include "data/text/text.h"
 
@@ -170,7 +171,8 @@ SavedFocus open_focus_folder(const fs::path& folder) {
   return saved;
 }
 
-SavedFocus open_focus(const fs::path& path) {
+SavedFocus open_focus(const fs::path& given) {
+  const fs::path path = result_of_run(given);
   if (!fs::exists(path))
     fail(
         "{}: no such file or folder; an adapter is focus.h5 of focus train, or its folder from "

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/tensors/store.h"
+#include "focus/adapters/lora/lora.h"
 #include "focus/models/model_files.h"
 
 // Models, written: as Hugging Face's folders, GGUF files and stores.
@@ -44,6 +45,10 @@ ReadModel write_model_folder(const std::filesystem::path& folder, const ModelFil
 /// Writes a Focus alone, in its exchange form.
 void write_adapter_folder(const std::filesystem::path& folder, const SavedFocus& focus,
                           bool overwrite);
+
+/// Writes a LoRA as the folder that PEFT reads. Throws as write_adapter_folder() does.
+void write_lora_folder(const std::filesystem::path& folder, const LoraModel& lora,
+                       const std::string& base, bool overwrite);
 
 // Models and LoRA adapters as GGUF files: what llama.cpp loads. Vectors are F32 always, and so are
 // learned positions.

@@ -11,6 +11,7 @@
 #include "data/files/notice.h"
 #include "data/gguf/gguf.h"
 #include "data/gguf/gguf_tokenizer.h"
+#include "data/tensors/checkpoint_folder.h"
 #include "data/tensors/safetensors.h"
 #include "data/text/text.h"
 #include "layers/gguf_settings.h"
@@ -179,7 +180,8 @@ const ModelFormat& format_of(const fs::path& path, std::string_view expected) {
 
 }  // namespace
 
-ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer) {
+ModelFiles open_model(const std::filesystem::path& given, const std::string& tokenizer) {
+  const fs::path path = result_of_run(given);
   const ModelFormat& format =
       format_of(path, "a model is a checkpoint file (.h5), a Hugging Face folder or a GGUF file");
   ModelFiles files = format.open(path, tokenizer.empty());
@@ -336,7 +338,8 @@ void write_model(StoreWriter& store, LoadedModel& model) {
       });
 }
 
-void load_adapter(const std::filesystem::path& path, LoadedModel& model) {
+void load_adapter(const std::filesystem::path& given, LoadedModel& model) {
+  const fs::path path = result_of_run(given);
   const ModelFormat& format = format_of(
       path,
       "an adapter is focus.h5 or lora.h5 of focus train, a folder of focus export, a PEFT "

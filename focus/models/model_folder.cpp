@@ -11,6 +11,7 @@
 namespace focus {
 namespace {
 
+#include "focus/adapters/lora/lora.h"
 #include "focus/models/modeling_focus.inc"
 
 namespace fs = std::filesystem;
@@ -187,6 +188,15 @@ void write_adapter_folder(const fs::path& folder, const SavedFocus& focus, bool 
   const auto model = read_focus(focus);
   DurableFolder target(folder, overwrite, is_exported);
   write_focus_folder(target.temporary(), *model, focus.base_fingerprint);
+  target.commit();
+}
+
+void write_lora_folder(const fs::path& folder, const LoraModel& lora, const std::string& base,
+                       bool overwrite) {
+  DurableFolder target(folder, overwrite, [](const std::string& name) {
+    return name == kPeftConfig || name == kPeftWeights;
+  });
+  lora.write_beside(target.temporary(), base);
   target.commit();
 }
 

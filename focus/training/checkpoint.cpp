@@ -1,4 +1,5 @@
 #include "autograd/base/check.h"
+#include "data/files/notice.h"
 #include "data/settings/config.h"
 #include "focus/adapter.h"
 #include "focus/training/training.h"
@@ -61,14 +62,20 @@ void write_checkpoint(const std::filesystem::path& path, Session& session,
 
 std::optional<double> restore_checkpoint(const std::filesystem::path& path, Session& session) {
   const StoreReader store(path);
-  const RunConfig stored =
-      read_stored_run(store.text("/config.yaml"), path.string() + ": /config.yaml");
+  RunConfig stored = read_stored_run(store.text("/config.yaml"), path.string() + ": /config.yaml");
+  const std::int64_t done = store.int_attribute("/train", "step"), steps = session.config().steps;
+  if (steps != stored.steps && steps >= done) {
+    notice("steps was {} and is {}: from step {} on the learning rate follows the schedule of {}",
+           stored.steps, steps, done, steps);
+    stored.steps = steps;
+    stored.epochs = session.config().epochs;
+  }
   if (const std::string changed = first_changed_setting(stored, session.config()); !changed.empty())
     fail(
         "{}: was made with different settings ({}); resume with the same config, or start again "
         "with --overwrite",
         path.string(), changed);
-  session.seek(store.int_attribute("/train", "step"));
+  session.seek(done);
   check_same_run(store, session, path.string());
   LoadedModel& model = session.model();
   if (session.trains_base()) load_weights(*model.decoder, *store.source("/model"));

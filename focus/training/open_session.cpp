@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "autograd/simd/bf16_kernels.h"
 #include "data/files/checksum.h"
 #include "data/files/notice.h"
@@ -124,11 +126,25 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
   return data;
 }
 
+namespace {
+
+/// The config with the steps that its epochs of so many windows take.
+RunConfig with_steps(RunConfig config, Index windows) {
+  const auto in_step =
+      static_cast<double>(config.data.batch * config.data.gradient_accumulation_steps);
+  if (config.epochs > 0)
+    config.steps =
+        std::llround(std::ceil(config.epochs * static_cast<double>(windows) / in_step - 1e-9));
+  return config;
+}
+
+}  // namespace
+
 Session open_session(const RunConfig& config) {
   config.validate();
   LoadedModel model = open_training_model(config);
   TrainingData data = open_training_data(config, model);
-  return Session(config, std::move(model), std::move(data));
+  return Session(with_steps(config, data.train.num_windows()), std::move(model), std::move(data));
 }
 
 Session random_session(const RunConfig& config, const ModelConfig& shape) {

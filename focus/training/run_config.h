@@ -118,7 +118,8 @@ struct DataConfig {
       "training texts: files (.txt, .jsonl, also as .gz, .xz, .zst, .bz2) or folders");
     f("valid", valid, "validation texts; empty: valid_fraction of the training documents");
     f("valid_fraction", valid_fraction,
-      "share of documents held out for validation if valid is empty; of a single document its end", {0, 0.9});
+      "share of documents held out for validation if valid is empty; of a single document its end",
+      {0, 0.9});
     f("document_separator", document_separator,
       "separator between the documents of a .txt file, such as <|endoftext|>; empty: each file is "
       "one");
@@ -171,6 +172,7 @@ struct RunConfig {
   std::string tokenizer;
   std::string out = "out/train";
   std::int64_t steps = 500;
+  double epochs = 0;
   std::int64_t seed = 1;
   int threads = 0;
   ModelShape model;
@@ -211,6 +213,8 @@ struct RunConfig {
     f("out", out, "folder of this run: metrics, resolved config, checkpoints, result");
     f("steps", steps, "optimiser steps; 0: place the keys and train nothing (focus.grouping keys)",
       {0, 1e12});
+    f("epochs", epochs, "passes over the training windows, in place of steps; 0: steps counts",
+      {0, 1e6});
     f("seed", seed, "random seed of initial values and data order", {0, 1e18});
     f("threads", threads, "number of threads; 0: all of the machine", {0, kMostThreads});
     f("model", model, "shape of a new model (scratch), and dropout");

@@ -226,6 +226,7 @@ TEST(CliKeys, ALongerContextThanTheFitHadIsNoticed) {
   };
   EXPECT_FALSE(noticed("eval", "--text {valid} --context 32"));
   EXPECT_TRUE(noticed("eval", "--text {valid} --context 33"));
+  EXPECT_FALSE(noticed("eval", "--text {valid}")) << "the context of the fit is the default";
   const Words prompt = words("--prompt {} --max-new-tokens 1", std::string(40, 'a'));
   EXPECT_TRUE(noticed("generate", prompt + "--attention summary"));
   EXPECT_FALSE(noticed("generate", prompt + "--attention dense"));

@@ -208,7 +208,7 @@ TEST(CliTrain, ResumeWithOtherSettingsIsRefusedNamingTheKey) {
       {"optim.lr=0.02", "optim.lr: 0.01 before, 0.02 now"},
       {"focus.num_groups=4", "focus.num_groups: 3 before, 4 now"},
       {"data.batch=1", "data.batch: 2 before, 1 now"},
-      {"steps=9", "steps: 8 before, 9 now"},
+      {"steps=2", "steps: 8 before, 2 now"},
       {"precision=bf16", "precision: float32 before, bf16 now"},
       {"seed=3", "seed: 1 before, 3 now"}};
   for (const auto& [key, shown] : changes) {
@@ -219,6 +219,61 @@ TEST(CliTrain, ResumeWithOtherSettingsIsRefusedNamingTheKey) {
   const ProcessResult free = cli().must_run(
       cli().retrofit({"out=" + out, "threads=2", "log_every=3", "checkpoint_keep=5", "--resume"}));
   EXPECT_TRUE(contains(free.err, "resumed at step 3")) << free.err;
+}
+
+TEST(CliTrain, AFinishedRunGoesOnWithMoreSteps) {
+  const std::string out = cli().fresh("run");
+  cli().must_run(cli().retrofit({"out=" + out}));
+  const ProcessResult more = cli().must_run(cli().retrofit({"out=" + out, "steps=11", "--resume"}));
+  expect_parts(more.err, {"steps was 8 and is 11: from step 8 on", "schedule of 11"});
+  EXPECT_EQ(metrics_of(out).back().at("step"), 11);
+  expect_parts(read_text(out + "/config.yaml"), {"steps: 11\n"});
+}
+
+TEST(CliTrain, EpochsSayTheNumberOfSteps) {
+  const std::string out = cli().fresh("run");
+  const auto dry = [&](const std::string& epochs) {
+    return cli().figures(cli().retrofit({"out=" + out, "--dry-run", epochs})).at("tokens");
+  };
+  const auto windows = dry("epochs=1").get<std::int64_t>() / 64;
+  EXPECT_GT(windows, 20);
+  EXPECT_EQ(windows % 2, 0) << "whole batches of two";
+  EXPECT_NEAR(dry("epochs=3").get<double>(), 3.0 * 64 * static_cast<double>(windows), 6 * 64);
+  cli().must_run(cli().retrofit({"out=" + out, "epochs=0.1"}));
+  const auto steps = metrics_of(out).back().at("step").get<std::int64_t>();
+  EXPECT_NEAR(static_cast<double>(steps), 0.1 * static_cast<double>(windows) / 2, 1);
+}
+
+TEST(CliTrain, ARunsFolderIsItsResultAndAnUnfinishedOneIsCalledThat) {
+  const std::string focus = cli().fresh("focus"), lora = cli().fresh("lora"),
+                    peft = cli().fresh("peft"), part = cli().fresh("part");
+  cli().must_run(cli().retrofit({"out=" + focus}));
+  cli().must_run(cli().retrofit({"out=" + lora, "method=lora"}));
+  cli().must_run(cli().retrofit({"out=" + part, "--stop-at", "2"}));
+  const auto figures = [&](const std::string& adapters) {
+    return cli().rows(words("{base} --text {}", cli().train_text()) + words(adapters));
+  };
+  const auto by_folder = figures("--attention hard:1 --adapter " + focus);
+  EXPECT_EQ(by_folder, figures("--attention hard:1 --adapter " + focus + "/focus.h5"));
+  expect_refused(words("eval {base} --text {} --adapter {}", cli().train_text(), part),
+                 {part, "not finished", "--resume"});
+  // Groups beside a LoRA: neither alone.
+  EXPECT_NE(figures("--attention hard:1 --adapter " + focus + " --adapter " + lora), by_folder);
+  expect_refused(
+      words("eval {base} --text {} --adapter {} --adapter {}", cli().train_text(), focus, focus),
+      {"two attentions"});
+  cli().must_run(words("export {base} --adapter {} --out {}", lora, peft));
+  EXPECT_EQ(figures("--attention dense --adapter " + peft),
+            figures("--attention dense --adapter " + lora));
+  EXPECT_TRUE(read_json(peft + "/adapter_config.json").at("base_model_name_or_path").is_null())
+      << "a checkpoint file is no name that PEFT opens";
+}
+
+TEST(CliTrain, JsonGoesToStandardOutputAlone) {
+  const ProcessResult result = cli().must_run(words("info {base} --json -"));
+  EXPECT_EQ(nlohmann::json::parse(result.out).at("parameters"),
+            cli().figures({"info", cli().base()}).at("parameters"));
+  EXPECT_FALSE(result.err.empty());
 }
 
 TEST(CliTrain, ResumeOnAChangedBaseIsRefused) {

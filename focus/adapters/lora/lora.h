@@ -15,6 +15,9 @@
 
 namespace focus {
 
+inline constexpr const char* kPeftConfig = "adapter_config.json";
+inline constexpr const char* kPeftWeights = "adapter_model.safetensors";
+
 /// Low-rank adapters (Hu et al. 2021) as PEFT names them.
 struct LoraConfig {
   std::vector<std::string> target_modules = {"all-linear"};

@@ -10,12 +10,6 @@
 #include "layers/json_fields.h"
 
 namespace focus {
-namespace {
-
-constexpr const char* kPeftConfig = "adapter_config.json";
-constexpr const char* kPeftWeights = "adapter_model.safetensors";
-
-}  // namespace
 
 double LoraConfig::scaling() const {
   return alpha / (rslora ? std::sqrt(static_cast<double>(r)) : static_cast<double>(r));
@@ -98,9 +92,12 @@ std::unique_ptr<LoraModel> read_peft_adapter(const std::filesystem::path& folder
 }
 
 void LoraModel::write_beside(const std::filesystem::path& folder, const std::string& base) const {
+  // PEFT opens the name with transformers, which reads no checkpoint file and no GGUF file.
+  nlohmann::ordered_json base_of_peft;
+  if (std::filesystem::exists(std::filesystem::path(base) / "config.json")) base_of_peft = base;
   nlohmann::ordered_json json = {{"peft_type", "LORA"},
                                  {"task_type", "CAUSAL_LM"},
-                                 {"base_model_name_or_path", base},
+                                 {"base_model_name_or_path", base_of_peft},
                                  {"target_modules", config_.target_modules},
                                  {"r", config_.r},
                                  {"lora_alpha", config_.alpha},

@@ -201,6 +201,8 @@ class PlanReader {
       own.push_back({line, fmt::format("runs: the name {} appears twice", shown(planned.name))});
     if (own.empty() && problems_.empty() && lines_.empty()) {
       try {
+        check(planned.config.epochs == 0, "epochs is {}: runs that are compared have steps",
+              planned.config.epochs);
         planned.config.validate();
         const std::vector<std::string>& words = planned.attentions;
         check(words.empty() || !attentions_of(words, planned.config).empty(),
