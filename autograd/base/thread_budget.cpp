@@ -11,7 +11,7 @@
 namespace focus {
 namespace {
 
-/// Of the thread that starts regions.
+/// The thread that starts regions has one.
 thread_local ThreadBudget budget;
 
 ThreadBudget::Usage usage() {
