@@ -346,7 +346,7 @@ TEST(CliExportCode, WhatHasNoFocusIsRefused) {
   expect_refused(words("export {keys} --with-code --out {}", out),
                  {cli().keys(), "--with-code", "base"});
   expect_refused(words("export {base} --with-code --adapter {other} --out {}", out),
-                 {cli().other_base(), "no Focus"});
+                 {cli().other_base(), "no adapter"});
   EXPECT_FALSE(fs::exists(out));
 }
 
