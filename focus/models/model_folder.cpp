@@ -11,7 +11,6 @@
 namespace focus {
 namespace {
 
-#include "focus/adapters/lora/lora.h"
 #include "focus/models/modeling_focus.inc"
 
 namespace fs = std::filesystem;
