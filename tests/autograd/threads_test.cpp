@@ -10,8 +10,6 @@
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/q8.h"
 #include "autograd/simd/bf16_kernels.h"
-#include "tests/support/compare.h"
-#include "tests/support/random.h"
 #include "tests/support/stored_blocks.h"
 
 namespace focus {
@@ -89,18 +87,9 @@ std::vector<ThreadsCase> cases() {
   return all;
 }
 
-std::vector<Tensor> value_and_gradients(const ThreadsCase& c) {
-  const Variables x = leaves(c.inputs);
-  const Variable y = c.op(x);
-  backward(multiply(y, Variable(randn(y.shape(), 9))));
-  std::vector<Tensor> results{y.value()};
-  for (const Variable& v : x) results.push_back(v.grad());
-  return results;
-}
-
 TEST(Threads, EveryOpGivesTheSameBits) {
   for (const ThreadsCase& c : cases())
-    expect_same_bits_for_any_threads(c.name, [&] { return value_and_gradients(c); });
+    expect_same_bits_for_any_threads(c.name, [&] { return value_and_gradients(c.inputs, c.op); });
 }
 
 /// Products of m rows and, where they are made otherwise, of one.
@@ -176,13 +165,11 @@ TEST(Threads, BitsDoNotDependOnTheHeap) {
   std::vector<std::unique_ptr<char[]>> blocks;
   for (const ThreadsCase& c : cases()) {
     if (!std::string(c.name).starts_with("attention")) continue;  // the op that has scratch buffers
-    const std::vector<Tensor> first = value_and_gradients(c);
+    const std::vector<Tensor> first = value_and_gradients(c.inputs, c.op);
     for (int i = 0; i < 8; ++i) {
       for (const std::size_t size : {16 + 16 * (i % 5), 1000 + 48 * i, 30000 + 16 * i})
         blocks.push_back(std::make_unique<char[]>(static_cast<std::size_t>(size)));
-      const std::vector<Tensor> again = value_and_gradients(c);
-      for (std::size_t n = 0; n < first.size(); ++n)
-        ASSERT_TRUE(same_bits(again[n], first[n])) << c.name << ", result " << n;
+      expect_same_bits(value_and_gradients(c.inputs, c.op), first, c.name);
     }
   }
 }

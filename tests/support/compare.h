@@ -8,10 +8,12 @@
 #include <cstring>
 #include <functional>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "autograd/ops.h"
+#include "tests/support/random.h"
 
 namespace focus {
 
@@ -40,24 +42,48 @@ inline Variables leaves(const std::vector<Tensor>& values) {
 
 /// The largest difference, relative to the largest expected magnitude or to `floor` where that is
 /// smaller (numbers that are zero but for rounding have no scale of their own); infinite for a NaN
-/// or another shape.
+/// or another size.
+template <class Numbers = std::vector<double>>
+double relative_error(std::span<const Real> actual, const Numbers& expected, double floor = 1e-30) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double worst = 0, largest = floor;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto wanted = static_cast<double>(expected[i]);
+    const double error = std::abs(static_cast<double>(actual[i]) - wanted);
+    if (std::isnan(error)) return INFINITY;
+    worst = std::max(worst, error);
+    largest = std::max(largest, std::abs(wanted));
+  }
+  return worst / largest;
+}
 inline double relative_difference(const Tensor& actual, const Tensor& expected,
                                   double floor = 1e-30) {
   if (!actual.defined() || actual.shape() != expected.shape()) return INFINITY;
-  double worst = 0, largest = 0;
-  for (Index i = 0; i < expected.size(); ++i) {
-    const double error =
-        std::abs(static_cast<double>(actual[i]) - static_cast<double>(expected[i]));
-    if (std::isnan(error)) return INFINITY;
-    worst = std::max(worst, error);
-    largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
-  }
-  return worst / std::max(largest, floor);
+  return relative_error(actual.span(), expected.span(), floor);
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.defined() && b.defined() && a.shape() == b.shape() &&
          std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size()) * sizeof(Real)) == 0;
+}
+
+inline void expect_same_bits(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected,
+                             const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    EXPECT_TRUE(same_bits(actual[i], expected[i])) << what << ", result " << i;
+}
+
+/// What op gives for leaves of these inputs, and their gradients through some projection of it.
+inline std::vector<Tensor> value_and_gradients(const std::vector<Tensor>& inputs,
+                                               const std::function<Variable(const Variables&)>& op,
+                                               std::uint64_t seed = 9) {
+  const Variables x = leaves(inputs);
+  const Variable y = op(x);
+  backward(multiply(y, Variable(randn(y.shape(), seed))));
+  std::vector<Tensor> results{y.value()};
+  for (const Variable& v : x) results.push_back(v.grad());
+  return results;
 }
 
 /// Runs with so many threads and puts the number back afterwards.
@@ -75,13 +101,9 @@ auto with_threads(int threads, Action&& action) {
 inline void expect_same_bits_for_any_threads(const std::string& what,
                                              const std::function<std::vector<Tensor>()>& action) {
   const std::vector<Tensor> one = with_threads(1, action);
-  for (const int threads : {2, 3}) {
-    const std::vector<Tensor> many = with_threads(threads, action);
-    ASSERT_EQ(many.size(), one.size()) << what;
-    for (std::size_t i = 0; i < one.size(); ++i)
-      EXPECT_TRUE(same_bits(many[i], one[i]))
-          << what << ", result " << i << ": " << threads << " threads give other bits than one";
-  }
+  for (const int threads : {2, 3})
+    expect_same_bits(with_threads(threads, action), one,
+                     fmt::format("{}: {} threads give other bits than one", what, threads));
 }
 
 }  // namespace focus

@@ -1,16 +1,8 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "autograd/base/check.h"
-#include "autograd/ops.h"
-#include "autograd/tensor.h"
 #include "data/files/hdf5.h"
+#include "tests/support/compare.h"
 #include "tests/support/golden_folders.h"
 
 // Golden files: what the real libraries answer. They are read from the folder that the environment
@@ -137,20 +129,8 @@ class GoldenFile {
   H5Handle file_;
 };
 
-/// The largest difference, relative to the largest expected magnitude.
-inline double relative_error(std::span<const Real> actual, const std::vector<double>& expected) {
-  if (actual.size() != expected.size()) return INFINITY;
-  double worst = 0, largest = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double error = std::abs(static_cast<double>(actual[i]) - expected[i]);
-    if (!(error <= worst)) worst = error;  // a NaN becomes the worst and stays
-    largest = std::max(largest, std::abs(expected[i]));
-  }
-  return worst / std::max(largest, 1e-30);
-}
-
 /// A bound for what a reference in float64 computes.
-inline constexpr double kReferenceTolerance = sizeof(Real) == 8 ? 1e-9 : 2e-5;
+inline constexpr double kReferenceTolerance = tolerance(2e-5, 1e-9);
 inline void expect_close(const std::string& what, const Tensor& actual,
                          const std::vector<double>& expected, double most = kReferenceTolerance) {
   EXPECT_LE(relative_error(actual.span(), expected), most) << what;

@@ -1,12 +1,6 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <functional>
-
-#include "autograd/ops.h"
-#include "tests/support/random.h"
+#include "tests/support/compare.h"
 
 namespace focus {
 
@@ -15,10 +9,7 @@ namespace focus {
 /// In double to 1e-6; the float build checks the same code to what float can show.
 inline void expect_gradients(const std::function<Variable(const Variables&)>& f,
                              const std::vector<Tensor>& inputs) {
-  constexpr bool kDouble = sizeof(Real) == 8;
-  const Real step = kDouble ? Real(1e-5) : Real(1e-2);
-  const double tolerance = kDouble ? 1e-6 : 3e-2;
-
+  const auto step = static_cast<Real>(tolerance(1e-2, 1e-5));
   const auto evaluate = [&](const std::vector<Tensor>& values) {
     Variables variables(values.begin(), values.end());
     const Tensor y = f(variables).value();
@@ -27,19 +18,13 @@ inline void expect_gradients(const std::function<Variable(const Variables&)>& f,
     for (Index i = 0; i < y.size(); ++i) sum += static_cast<double>(y[i]) * weights[i];
     return sum;
   };
-  Variables leaves;
-  for (const Tensor& input : inputs) {
-    leaves.emplace_back(input.clone());
-    leaves.back().set_requires_grad(true);
-  }
-  const Variable y = f(leaves);
-  backward(multiply(y, Variable(randn(y.shape(), 99))));
-
+  std::vector<Tensor> gradients = value_and_gradients(inputs, f, 99);
+  gradients.erase(gradients.begin());
   double worst = 0;
   std::string where;
   for (std::size_t n = 0; n < inputs.size(); ++n) {
-    ASSERT_TRUE(leaves[n].grad().defined()) << "input " << n << " received no gradient";
-    ASSERT_EQ(leaves[n].grad().size(), inputs[n].size());
+    ASSERT_TRUE(gradients[n].defined()) << "input " << n << " received no gradient";
+    ASSERT_EQ(gradients[n].size(), inputs[n].size());
     for (Index i = 0; i < inputs[n].size(); ++i) {
       std::vector<Tensor> moved = inputs;
       moved[n] = inputs[n].clone();
@@ -47,7 +32,7 @@ inline void expect_gradients(const std::function<Variable(const Variables&)>& f,
       const double above = evaluate(moved);
       moved[n].data()[i] = inputs[n][i] - step;
       const double numeric = (above - evaluate(moved)) / (2 * static_cast<double>(step));
-      const double analytic = static_cast<double>(leaves[n].grad()[i]);
+      const double analytic = static_cast<double>(gradients[n][i]);
       const double error = std::abs(numeric - analytic) / std::max(1.0, std::abs(numeric));
       if (!(error <= worst)) {
         worst = error;
@@ -56,7 +41,7 @@ inline void expect_gradients(const std::function<Variable(const Variables&)>& f,
       }
     }
   }
-  EXPECT_LE(worst, tolerance) << where;
+  EXPECT_LE(worst, tolerance(3e-2, 1e-6)) << where;
 }
 
 }  // namespace focus

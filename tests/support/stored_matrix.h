@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "autograd/gemm/bf16.h"
+#include "autograd/gemm/frozen_matrix.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/gemm/matrix_view.h"
 #include "tests/support/compare.h"
-#include "tests/support/random.h"
 
 // Matrices as files hold them.
 namespace focus {
@@ -111,6 +110,12 @@ inline std::string described(NumberFormat format, const StoredLayout& layout) {
   return fmt::format("{}{}{}, {} between lines", name_of(format),
                      layout.transposed ? ", transposed" : "", layout.run > 0 ? ", in runs" : "",
                      layout.extra);
+}
+
+inline Tensor all_rows(const FrozenMatrix& matrix) {
+  Tensor all(matrix->shape());
+  for (Index i = 0; i < all.dim(0); ++i) matrix->row(i, all.data() + i * all.dim(1));
+  return all;
 }
 
 /// Products with it must have the bits of those with the widened matrix.

@@ -1,15 +1,8 @@
 #pragma once
 
 #include <fmt/ranges.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/support/compare.h"
-#include "tests/support/random.h"
 #include "tests/support/summary_reference.h"
 
 // Cases of attention with summary columns, and their comparison with the reference.
@@ -106,21 +99,6 @@ inline Tensor d_out_of(const SummaryCase& c) {
   return randn({c.batch, c.seq_len, c.heads, c.head_dim}, c.seed + 6);
 }
 
-/// As relative_difference in compare.h.
-inline double difference_from(const Tensor& actual, const std::vector<double>& expected,
-                              double floor) {
-  if (!actual.defined() || actual.size() != static_cast<Index>(expected.size())) return INFINITY;
-  double worst = 0, largest = floor;
-  for (Index i = 0; i < actual.size(); ++i) {
-    const double wanted = expected[i];
-    const double error = std::abs(static_cast<double>(actual[i]) - wanted);
-    if (std::isnan(error)) return INFINITY;
-    worst = std::max(worst, error);
-    largest = std::max(largest, std::abs(wanted));
-  }
-  return worst / largest;
-}
-
 /// The largest difference from the reference in value and gradients, and where; infinite where the
 /// selection or the number of pairs is another.
 inline std::pair<double, std::string> difference_from_reference(const SummaryInputs& in,
@@ -133,7 +111,8 @@ inline std::pair<double, std::string> difference_from_reference(const SummaryInp
   std::pair<double, std::string> worst{0, "nowhere"};
   const auto consider = [&](const std::string& what, const Tensor& actual,
                             const std::vector<double>& wanted, double floor) {
-    const double difference = difference_from(actual, wanted, floor);
+    const double difference =
+        actual.defined() ? relative_error(actual.span(), wanted, floor) : INFINITY;
     if (!(difference <= worst.first)) worst = {difference, what};
   };
   const SummaryResults& all = expected.results;

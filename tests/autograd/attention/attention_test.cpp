@@ -41,6 +41,23 @@ AttentionOptions options_of(const Case& c) {
           .dropout_key = 5};
 }
 
+/// Output and gradients.
+std::vector<Tensor> results(const Case& c, const simd::Bf16Kernels* bf16) {
+  AttentionOptions options = options_of(c);
+  options.bf16 = bf16;
+  return value_and_gradients(
+      inputs_of(c), [&](const Variables& v) { return attention(v[0], v[1], v[2], options); });
+}
+
+void expect_near(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected,
+                 double accepted) {
+  EXPECT_LE(relative_difference(actual[0], expected[0]), accepted);
+  // Beside 1: the softmax over a single key is constant, and q's and k's gradients are zero.
+  for (const std::size_t i : {1, 2, 3})
+    EXPECT_LE(relative_difference(actual[i], expected[i], 1), accepted)
+        << "gradient of input " << i - 1;
+}
+
 TEST(Attention, EqualsTheComposedForm) {
   std::vector<Case> cases;
   for (const Index seq_len : {1, 2, 63, 64, 65, 130, 200})
@@ -65,24 +82,19 @@ TEST(Attention, EqualsTheComposedForm) {
   cases.push_back({2, 1, 2, 2, 4, 0, 0, 0.5});
   for (const Case& c : cases) {
     SCOPED_TRACE(c.str());
-    const Variables fused = leaves(inputs_of(c)), composed = leaves(inputs_of(c));
+    const std::vector<Tensor> x = inputs_of(c);
     Tensor expected_lse;
-    const Variable out = attention(fused[0], fused[1], fused[2], options_of(c));
-    const Tensor lse =
-        tiled_attention({fused[0].value(), fused[1].value(), fused[2].value(), options_of(c)},
-                        causal_plan(c.batch, c.seq_len, c.window), nullptr)
-            .lse;
-    const Variable expected = composed_attention(composed[0], composed[1], composed[2], {},
-                                                 options_of(c), nullptr, &expected_lse);
-    EXPECT_LE(relative_difference(out.value(), expected.value()), tolerance(1e-5, 1e-10));
+    const Tensor lse = tiled_attention({x[0], x[1], x[2], options_of(c)},
+                                       causal_plan(c.batch, c.seq_len, c.window), nullptr)
+                           .lse;
+    expect_near(results(c, nullptr),
+                value_and_gradients(x,
+                                    [&](const Variables& v) {
+                                      return composed_attention(v[0], v[1], v[2], {}, options_of(c),
+                                                                nullptr, &expected_lse);
+                                    }),
+                tolerance(1e-5, 1e-10));
     EXPECT_LE(relative_difference(lse, expected_lse), tolerance(1e-5, 1e-10));
-    const Variable d_out(randn(out.shape(), 4));
-    backward(multiply(out, d_out));
-    backward(multiply(expected, d_out));
-    // Beside 1: the softmax over a single key is constant, and q's and k's gradients are zero.
-    for (const std::size_t i : {0, 1, 2})
-      EXPECT_LE(relative_difference(fused[i].grad(), composed[i].grad(), 1), tolerance(1e-5, 1e-10))
-          << "gradient of input " << i;
   }
 }
 
@@ -244,16 +256,10 @@ TEST(DocumentAttention, EachIsAloneInItsRow) {
        {std::vector<Index>{0, 9}, {0, 1, 2, 40}, {0, 64, 128, 129, 400}, {0, 200, 263, 500}})
     for (const Index window : {0, 7, 100}) {
       const AttentionOptions options = options_of(documents, window, window == 7 ? 2 : 0);
-      const Variables packed = leaves(inputs_of(documents.back()));
-      const Variables alone = leaves(inputs_of(documents.back()));
-      const Variable out = attention(packed[0], packed[1], packed[2], options);
-      const Variable expected = one_by_one(alone, options);
-      EXPECT_LE(relative_difference(out.value(), expected.value()), tolerance(1e-5, 1e-12));
-      const Variable d_out(randn(out.shape(), 4));
-      backward(multiply(out, d_out));
-      backward(multiply(expected, d_out));
-      for (std::size_t i = 0; i < 3; ++i)
-        EXPECT_LE(relative_difference(packed[i].grad(), alone[i].grad(), 1),
+      const std::vector<Tensor> x = inputs_of(documents.back());
+      const auto packed = [&](const Variables& v) { return attention(v[0], v[1], v[2], options); };
+      const auto alone = [&](const Variables& v) { return one_by_one(v, options); };
+      expect_near(value_and_gradients(x, packed), value_and_gradients(x, alone),
                   tolerance(1e-5, 1e-12));
     }
 }
@@ -289,20 +295,6 @@ const std::vector<Case> kCases = {{1, 1, 2, 1, 4},
                                   {1, 203, 2, 1, 8, 0, 65},
                                   {2, 700, 2, 1, 16, 0, 90},
                                   {1, 150, 2, 2, 12, 2, 70, 0.3}};
-
-AttentionOptions options_of(const Case& c, const simd::Bf16Kernels* bf16) {
-  AttentionOptions options = options_of(c);
-  options.bf16 = bf16;
-  return options;
-}
-
-/// Output and gradients.
-std::vector<Tensor> results(const Case& c, const simd::Bf16Kernels* bf16) {
-  const Variables x = leaves(inputs_of(c));
-  const Variable out = attention(x[0], x[1], x[2], options_of(c, bf16));
-  backward(multiply(out, Variable(randn(out.shape(), 4))));
-  return {out.value(), x[0].grad(), x[1].grad(), x[2].grad()};
-}
 
 /// Whether this machine's vectors let these kernels take part in attention at all.
 bool takes_part(const simd::Bf16Kernels& kernels) {

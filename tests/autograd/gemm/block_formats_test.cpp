@@ -108,15 +108,12 @@ TEST(BlockFormats, OtherFormsAreThoseOfTheWidenedMatrix) {
     for (const Precision precision : {Precision::float32, Precision::bf16}) {
       const Stored w = stored_blocks(40, 512, format, {.rotary_pairs = 8}, 9);
       const auto step = [&](const Weight& weight) {
-        const Variable input = leaf(x);
-        const Variable y = linear(input, weight, {});
-        backward(multiply(y, y));
-        return std::vector<Tensor>{y.value(), input.grad()};
+        return value_and_gradients({x},
+                                   [&](const Variables& v) { return linear(v[0], weight, {}); });
       };
-      const auto ours = step(FrozenMatrix(w.view, nullptr, precision));
-      const auto wanted = step(FrozenMatrix(w.widened, precision));
-      for (std::size_t i = 0; i < ours.size(); ++i)
-        EXPECT_TRUE(same_bits(ours[i], wanted[i])) << name_of(format) << " " << name_of(precision);
+      expect_same_bits(step(FrozenMatrix(w.view, nullptr, precision)),
+                       step(FrozenMatrix(w.widened, precision)),
+                       fmt::format("{} {}", name_of(format), name_of(precision)));
     }
 }
 

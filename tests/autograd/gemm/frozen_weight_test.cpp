@@ -11,12 +11,6 @@
 namespace focus {
 namespace {
 
-Tensor rows_of_weight(const FrozenMatrix& matrix) {
-  Tensor all(matrix->shape());
-  for (Index i = 0; i < all.dim(0); ++i) matrix->row(i, all.data() + i * all.dim(1));
-  return all;
-}
-
 TEST(FrozenWeight, EmbeddingAndTiedHeadAreOneMatrix) {
   const Index vocab = 36, hidden = 32, count = 300;  // more rows than are scored at a time
   const Tensor w = randn({vocab, hidden}, 1), x = randn({count, hidden}, 2);
@@ -30,7 +24,7 @@ TEST(FrozenWeight, EmbeddingAndTiedHeadAreOneMatrix) {
         FrozenMatrix(w, Precision::q8), FrozenMatrix(view.view, nullptr)}) {
     SCOPED_TRACE(name_of(matrix->precision()));
     const Weight tied = matrix;
-    const Tensor rows = rows_of_weight(matrix);
+    const Tensor rows = all_rows(matrix);
     EXPECT_TRUE(
         same_bits(embedding(tied, ids, {count}).value(), embedding(rows, ids, {count}).value()));
     const Variable input = leaf(x), logits = leaf(linear(x, tied, {}).value());
@@ -47,7 +41,7 @@ TEST(FrozenWeight, EmbeddingAndTiedHeadAreOneMatrix) {
     const bool rounds =
         matrix->precision() == Precision::bf16 && simd::fast_bf16_kernels() != nullptr;
     const Tensor sent =
-        rounds ? rows_of_weight(FrozenMatrix(logits.grad(), Precision::bf16)) : logits.grad();
+        rounds ? all_rows(FrozenMatrix(logits.grad(), Precision::bf16)) : logits.grad();
     const Tensor back = matmul(sent.reshape({1, count, vocab}), rows.reshape({1, vocab, hidden}))
                             .value()
                             .reshape({count, hidden});

@@ -230,16 +230,15 @@ TEST(Q8, WhatIsNoNumberMakesItsRowNaN) {
   }
 }
 
+Tensor input_gradient(const Tensor& x, const Weight& weight) {
+  return value_and_gradients({x}, [&](const Variables& v) { return linear(v[0], weight, {}); })[1];
+}
+
 TEST(Q8, ALinearGoesBackAsIfNothingWereRounded) {
   const Stored w = stored_blocks(40, 256, NumberFormat::q4_0, {}, 9);
-  const Tensor x = randn({6, 256}, 4), dy = randn({6, 40}, 5);
-  const auto gradient = [&](const Weight& weight) {
-    const Variable input = leaf(x);
-    backward(multiply(linear(input, weight, {}), Variable(dy)));
-    return input.grad();
-  };
-  EXPECT_TRUE(same_bits(gradient(FrozenMatrix(w.view, nullptr, Precision::q8)),
-                        gradient(FrozenMatrix(w.view, nullptr, Precision::float32))));
+  const Tensor x = randn({6, 256}, 4);
+  EXPECT_TRUE(same_bits(input_gradient(x, FrozenMatrix(w.view, nullptr, Precision::q8)),
+                        input_gradient(x, FrozenMatrix(w.view, nullptr, Precision::float32))));
 }
 
 TEST(LinearInput, ProductsThatAreMadeTogetherAreThoseOfEach) {
@@ -330,12 +329,6 @@ Tensor in_q8_0(const Tensor& w) {
   return wide;
 }
 
-Tensor rows_of(const FrozenMatrix& matrix) {
-  Tensor all(matrix->shape());
-  for (Index i = 0; i < all.dim(0); ++i) matrix->row(i, all.data() + i * all.dim(1));
-  return all;
-}
-
 TEST(Q8, OtherMatricesAreRoundedToBlocksAsTheyLie) {
   for (const NumberFormat format : kStoredFormats)
     for (const StoredLayout& layout : kStoredLayouts)
@@ -344,7 +337,7 @@ TEST(Q8, OtherMatricesAreRoundedToBlocksAsTheyLie) {
         const FrozenMatrix matrix(w.view, nullptr, Precision::q8);
         EXPECT_EQ(matrix->precision(), Precision::q8);
         EXPECT_EQ(matrix->format(), NumberFormat::q8_0);
-        EXPECT_TRUE(same_bits(rows_of(matrix), in_q8_0(w.widened))) << described(format, layout);
+        EXPECT_TRUE(same_bits(all_rows(matrix), in_q8_0(w.widened))) << described(format, layout);
       }
 }
 
@@ -352,19 +345,14 @@ TEST(Q8, ARoundedMatrixIsMultipliedAsItsBlocks) {
   const Tensor w = randn({90, 192}, 1);
   const Weight q8 = FrozenMatrix(w, Precision::q8);
   for (const Index m : {1, 30}) {
-    const Tensor x = randn({m, 192}, 2), dy = randn({m, 90}, 3);
+    const Tensor x = randn({m, 192}, 2);
     Tensor expected({m, 90});
     gemm_nt_q8(m, x.data(), 192, *q8.frozen_matrix()->blocks(), expected.data(), 90);
     const Tensor y = linear(x, q8, {}).value(), exact = linear(x, w, {}).value();
     EXPECT_TRUE(same_bits(y, expected));
     EXPECT_LE(relative_difference(y, exact), 1.5e-2);
     EXPECT_GE(relative_difference(y, linear(x, in_q8_0(w), {}).value()), 1e-4);
-    const auto gradient = [&](const Weight& weight) {
-      const Variable input = leaf(x);
-      backward(multiply(linear(input, weight, {}), Variable(dy)));
-      return input.grad();
-    };
-    EXPECT_TRUE(same_bits(gradient(q8), gradient(in_q8_0(w))));
+    EXPECT_TRUE(same_bits(input_gradient(x, q8), input_gradient(x, in_q8_0(w))));
   }
 }
 
