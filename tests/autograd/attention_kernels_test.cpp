@@ -6,7 +6,6 @@
 #include "autograd/simd/kernels.h"
 #include "tests/support/compare.h"
 #include "tests/support/kernels.h"
-#include "tests/support/random.h"
 
 namespace focus {
 namespace {

@@ -1,5 +1,4 @@
 
-#include "tests/support/compare.h"
 #include "tests/support/composed.h"
 #include "tests/support/gradcheck.h"
 

@@ -2,7 +2,6 @@
 #include <functional>
 #include <numbers>
 
-#include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 
 namespace focus {

@@ -1,5 +1,4 @@
 #include "autograd/gemm/gemm.h"
-#include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 
 namespace focus {

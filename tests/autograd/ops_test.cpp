@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "autograd/simd/kernels.h"
-#include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 
 namespace focus {

@@ -1,6 +1,5 @@
 #include "autograd/variable.h"
 
-#include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 
 namespace focus {

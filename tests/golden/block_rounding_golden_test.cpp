@@ -5,7 +5,6 @@
 #include "data/tensors/safetensors.h"
 #include "tests/support/compare.h"
 #include "tests/support/golden.h"
-#include "tests/support/random.h"
 
 namespace focus {
 namespace {

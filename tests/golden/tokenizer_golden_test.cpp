@@ -93,12 +93,9 @@ class PublishedTokenizers : public testing::Test {
   const std::filesystem::path folder_ = shared_folder() / "data" / "tokenizers";
 };
 
-TEST_F(PublishedTokenizers, Gpt2) {
-  expect_separated_cases(*load_tokenizer(folder_ / "gpt2"), folder_ / "gpt2");
-}
-
-TEST_F(PublishedTokenizers, Llama2) {
-  expect_separated_cases(*load_tokenizer(folder_ / "llama2"), folder_ / "llama2");
+TEST_F(PublishedTokenizers, Gpt2AndLlama2) {
+  for (const char* name : {"gpt2", "llama2"})
+    expect_separated_cases(*load_tokenizer(folder_ / name), folder_ / name);
 }
 
 TEST_F(PublishedTokenizers, Qwen25) {

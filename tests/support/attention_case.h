@@ -11,7 +11,6 @@
 #include "focus/method/attention/gate.h"
 #include "tests/support/compare.h"
 #include "tests/support/composed.h"
-#include "tests/support/random.h"
 
 // Cases of Focus attention, and their comparison with the composed twin.
 namespace focus {

@@ -10,7 +10,6 @@
 #include "autograd/ops.h"
 #include "focus/adapters/mechanism.h"
 #include "tests/support/compare.h"
-#include "tests/support/random.h"
 
 // Attention written naively, one query after the other in double, and inputs to compare on.
 namespace focus {
@@ -174,6 +173,22 @@ inline std::vector<Index> largest_places(std::vector<std::pair<double, Index>> v
   for (const auto& [_, place] : values)
     if (static_cast<Index>(places.size()) < count) places.push_back(place);
   return places;
+}
+
+/// An indexer's score of key j by query i of a sequence, from its q^I [batch, seq_len, heads * 16],
+/// k^I [batch, seq_len, 16] and w [batch, seq_len, heads].
+inline double index_score(const std::vector<Tensor>& index, Index sequence, Index i, Index j) {
+  const Index heads = index[2].dim(2), query = sequence * index[0].dim(1) + i,
+              key = sequence * index[0].dim(1) + j;
+  double sum = 0;
+  for (Index h = query * heads; h < (query + 1) * heads; ++h) {
+    double dot = 0;
+    for (Index d = 0; d < 16; ++d)
+      dot +=
+          static_cast<double>(index[0][h * 16 + d]) * static_cast<double>(index[1][key * 16 + d]);
+    sum += static_cast<double>(index[2][h]) * std::max(dot, 0.0);
+  }
+  return sum;
 }
 
 /// Demands that a mechanism's attention is softmax over the keys that `reads` says, written with an

@@ -50,8 +50,7 @@ inline Session run_curve(const GoldenFile& file, RunConfig config, LoadedModel m
 inline LoadedModel golden_loaded(const std::string& folder, const ModelConfig& config) {
   LoadedModel model;
   model.where = folder;
-  model.decoder = std::make_unique<Decoder>(config);
-  load_weights(*model.decoder, *open_safetensors_folder(golden_folder() / folder));
+  model.decoder = std::make_unique<Decoder>(golden_decoder(folder, config));
   return model;
 }
 

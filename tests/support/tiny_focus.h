@@ -1,6 +1,8 @@
 #pragma once
 
 #include "focus/method/focus_model.h"
+#include "tests/support/random.h"
+#include "tests/support/tiny_model.h"
 
 namespace focus {
 
@@ -15,6 +17,14 @@ inline FocusConfig tiny_focus(Balance balance = Balance::carried) {
   return config;
 }
 
+/// The same with groups of keys.
+inline FocusConfig tiny_keys() {
+  FocusConfig config = tiny_focus();
+  config.grouping.name = "keys";
+  config.training = Training::summary;
+  return config;
+}
+
 /// Lets the batch of the last forward pass enter the carried potentials, as a training step does;
 /// the mode stays as it is.
 inline void carry_potentials(FocusModel& focus) {
@@ -23,5 +33,28 @@ inline void carry_potentials(FocusModel& focus) {
   focus.mode = mode;
   focus.merge_statistics(focus.step_statistics());
 }
+
+/// A tiny decoder that attends through a FocusModel whose potentials have seen a batch.
+struct TinyFocus {
+  explicit TinyFocus(const ModelConfig& shape, const FocusConfig& config = tiny_focus())
+      : decoder(tiny_decoder(shape)) {
+    focus.emplace(config, 24, 3, rng);
+    focus->attach(decoder);
+    const NoGrad guard;
+    decoder.hidden_states(random_ids(60, 37, 99), 1);
+    carry_potentials(*focus);
+  }
+  explicit TinyFocus(const std::string& type, const FocusConfig& config = tiny_focus())
+      : TinyFocus(tiny_config(type), config) {}
+
+  Tensor logits(std::span<const std::int32_t> ids, Index batch = 1) const {
+    const NoGrad guard;
+    return decoder.logits(decoder.hidden_states(ids, batch)).value();
+  }
+
+  Rng rng{3};
+  Decoder decoder;
+  std::optional<FocusModel> focus;
+};
 
 }  // namespace focus

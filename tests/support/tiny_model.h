@@ -47,11 +47,14 @@ inline ModelConfig tiny_config(const std::string& model_type) {
   return c;
 }
 
-inline Decoder tiny_decoder(const std::string& model_type, std::uint64_t seed = 1) {
-  Decoder decoder(tiny_config(model_type));
+inline Decoder tiny_decoder(const ModelConfig& config, std::uint64_t seed = 1) {
+  Decoder decoder(config);
   Rng rng(seed);
   initialise(decoder, rng);
   return decoder;
+}
+inline Decoder tiny_decoder(const std::string& model_type, std::uint64_t seed = 1) {
+  return tiny_decoder(tiny_config(model_type), seed);
 }
 
 }  // namespace focus

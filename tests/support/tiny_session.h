@@ -4,7 +4,6 @@
 
 #include "focus/training/session.h"
 #include "tests/support/compare.h"
-#include "tests/support/random.h"
 #include "tests/support/tiny_focus.h"
 #include "tests/support/tiny_model.h"
 

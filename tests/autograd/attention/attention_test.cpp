@@ -7,10 +7,8 @@
 #include "autograd/attention/tiled_attention.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/simd/bf16_kernels.h"
-#include "tests/support/compare.h"
 #include "tests/support/composed.h"
 #include "tests/support/gradcheck.h"
-#include "tests/support/random.h"
 
 namespace focus {
 namespace {

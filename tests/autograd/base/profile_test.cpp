@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "tests/support/compare.h"
-#include "tests/support/random.h"
 
 namespace focus {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "autograd/gemm/bf16.h"
 #include "tests/support/compare.h"
-#include "tests/support/random.h"
 #include "tests/support/stored_blocks.h"
 
 #ifndef FOCUS_REAL_DOUBLE

@@ -5,7 +5,6 @@
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/q8.h"
 #include "autograd/ops.h"
-#include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 #include "tests/support/kernels.h"
 #include "tests/support/stored_blocks.h"

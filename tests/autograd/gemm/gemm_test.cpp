@@ -2,7 +2,6 @@
 
 #include "autograd/gemm/packed_product.h"
 #include "tests/support/compare.h"
-#include "tests/support/random.h"
 
 namespace focus {
 namespace {

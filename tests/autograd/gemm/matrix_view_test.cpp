@@ -8,7 +8,6 @@
 #include "autograd/gemm/gemm.h"
 #include "autograd/ops.h"
 #include "autograd/simd/kernels.h"
-#include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 #include "tests/support/stored_matrix.h"
 

@@ -24,11 +24,10 @@ LoadedModel with_focus(const FocusConfig& focus = tiny_focus(Balance::carried)) 
   return model;
 }
 
-LoadedModel with_keys() {
-  FocusConfig focus = tiny_focus();
-  focus.grouping.name = "keys";
-  focus.training = Training::summary;
-  return with_focus(focus);
+LoadedModel with_keys() { return with_focus(tiny_keys()); }
+
+AttentionSpec spec_of(const std::string& word, LoadedModel& model) {
+  return resolve_attention(parse_attention(word), model, "here");
 }
 
 EvalText tiny_text(Index tokens = 60) {
@@ -148,7 +147,7 @@ TEST(ActiveAttention, LeavesTheModelAsItWas) {
   const Tensor before = hidden();
   for (const char* word : {"dense", "local", "hard:1", "window:3"}) {
     {
-      const ActiveAttention active(model, resolve_attention(parse_attention(word), model, "here"));
+      const ActiveAttention active(model, spec_of(word, model));
       EXPECT_FALSE(same_bits(hidden(), before)) << word;
     }
     EXPECT_TRUE(same_bits(hidden(), before)) << word;
@@ -159,7 +158,7 @@ TEST(ActiveAttention, InSomeLayersAloneTheOthersAreDense) {
   LoadedModel model = with_keys();
   const NoGrad guard;
   const auto hidden = [&](const std::string& word) {
-    const ActiveAttention active(model, resolve_attention(parse_attention(word), model, "here"));
+    const ActiveAttention active(model, spec_of(word, model));
     return model.decoder->hidden_states(random_ids(20, kTinyVocabulary, 2), 1).value();
   };
   const Tensor dense = hidden("dense");
@@ -222,8 +221,7 @@ TEST(Evaluation, RowsSayWhatRan) {
   const EvalSettings settings = EvalSettings{.context = 16}.for_model(model);
   EXPECT_EQ(settings.stride, 8);
   const auto row = [&](const char* word) {
-    return evaluate(model, resolve_attention(parse_attention(word), model, "here"), texts,
-                    settings);
+    return evaluate(model, spec_of(word, model), texts, settings);
   };
   const Row dense = row("dense"), soft = row("soft"), hard = row("hard:1"), all = row("hard:4"),
             local = row("local"), window = row("window:4");
@@ -256,8 +254,7 @@ TEST(Evaluation, AgainstDenseIsZeroForDenseAndPairedForOthers) {
   EXPECT_NEAR(dense.kl.value(), 0, 1e-6);
   EXPECT_EQ(dense.nats_against_dense, 0);
   const auto row_of = [&](const std::string& word) {
-    return evaluate(model, resolve_attention(parse_attention(word), model, "here"), texts,
-                    settings);
+    return evaluate(model, spec_of(word, model), texts, settings);
   };
   const Row drop = row_of("summary:0:unselected_groups=drop:local_window=0:block=1:sinks=0");
   EXPECT_GT(drop.kl.value(), 1e-4);
@@ -277,7 +274,7 @@ TEST(Evaluation, RowsShareWhatDenseAttentionPredicts) {
   const std::vector<EvalText> texts = {tiny_text(), tiny_text(90)};
   DenseReference shared;
   for (const char* word : {"summary:0:block=1", "window:3", "dense"}) {
-    const AttentionSpec spec = resolve_attention(parse_attention(word), model, "here");
+    const AttentionSpec spec = spec_of(word, model);
     const Row alone = evaluate(model, spec, texts, settings);
     const Row shared_row = evaluate(model, spec, texts, settings, {.dense = &shared});
     EXPECT_EQ(shared_row.kl, alone.kl) << word;
@@ -293,7 +290,7 @@ std::pair<std::string, std::vector<double>> said_by(Ranks& ranks, const char* wo
   const std::vector<EvalText> texts = {tiny_text(700), tiny_text(30), tiny_text(600)};
   const EvalSettings settings{.context = 16, .stride = 1, .against_dense = true};
   TokenLosses losses;
-  const AttentionSpec spec = resolve_attention(parse_attention(word), model, "here");
+  const AttentionSpec spec = spec_of(word, model);
   Row row = evaluate(model, spec, texts, settings, {.losses = &losses, .ranks = &ranks});
   std::vector<double> numbers = losses.nats;
   for (const auto* places : {&losses.before, &losses.token})

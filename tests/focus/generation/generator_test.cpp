@@ -4,33 +4,12 @@
 
 #include "focus/generation/sampling.h"
 #include "tests/support/compare.h"
-#include "tests/support/random.h"
 #include "tests/support/tiny_focus.h"
-#include "tests/support/tiny_model.h"
 
 namespace focus {
 namespace {
 
 using Kind = AttentionKind;
-
-/// A tiny decoder and a Focus whose potentials have seen a batch.
-struct Model {
-  explicit Model(const std::string& type, Balance balance = Balance::carried)
-      : Model(tiny_config(type), balance) {}
-  explicit Model(const ModelConfig& config, Balance balance = Balance::carried) : decoder(config) {
-    Rng weights(1);
-    initialise(decoder, weights);
-    focus.emplace(tiny_focus(balance), 24, 3, rng);
-    focus->attach(decoder);
-    const NoGrad guard;
-    decoder.hidden_states(random_ids(60, 37, 99), 1);
-    carry_potentials(*focus);
-  }
-
-  Rng rng{3};
-  Decoder decoder;
-  std::optional<FocusModel> focus;
-};
 
 std::vector<AttentionSpec> modes() {
   std::vector<AttentionSpec> modes = {{.kind = Kind::dense}};
@@ -50,7 +29,7 @@ std::vector<AttentionSpec> modes() {
 TEST(Generator, GreedyTokensAndLogitsEqualThoseWithoutACache) {
   for (const std::string& type : family_names())
     for (const AttentionSpec& mode : modes()) {
-      Model model(type);
+      TinyFocus model(type);
       const auto prompt = random_ids(20, 37, 7);
       const auto generate = [&](std::optional<CacheDtype> cache, std::vector<Tensor>& logits) {
         Generator generator(model.decoder, &*model.focus, mode, cache);
@@ -75,7 +54,7 @@ TEST(Generator, GreedyTokensAndLogitsEqualThoseWithoutACache) {
 
 TEST(Generator, ACacheOfFloat16MovesLogitsByItsRounding) {
   for (const AttentionSpec& mode : modes()) {
-    Model model("llama");
+    TinyFocus model("llama");
     const auto ids = random_ids(40, 37, 7);
     const auto logits = [&](CacheDtype dtype) {
       Generator generator(model.decoder, &*model.focus, mode, dtype);
@@ -97,7 +76,7 @@ TEST(Generator, LongropeRotatesATextAnewOnceItIsLong) {
                  .original_max_position_embeddings = 30};
   const auto ids = random_ids(60, 37, 7);
   for (const AttentionSpec& mode : modes()) {
-    Model model(config), other(config);
+    TinyFocus model(config), other(config);
     Generator cached(model.decoder, &*model.focus, mode);
     Generator whole(other.decoder, &*other.focus, mode, std::nullopt);
     Index done = 0;
@@ -114,7 +93,7 @@ TEST(Generator, LongropeRotatesATextAnewOnceItIsLong) {
 
 TEST(Generator, TakesSeveralTokensAtATime) {
   for (const AttentionSpec& mode : modes()) {
-    Model model("llama");
+    TinyFocus model("llama");
     const auto ids = random_ids(60, 37, 7);
     Generator whole(model.decoder, &*model.focus, mode, std::nullopt);
     const Tensor expected = whole.next_logits(ids);
@@ -139,7 +118,7 @@ TEST(Generator, AModelWithoutFocusIsDense) {
 }
 
 TEST(RoutedCache, ReadsTheShareOfPairsThatTheStatisticsCount) {
-  Model model("llama");
+  TinyFocus model("llama");
   const AttentionSpec mode{.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop};
   const auto ids = random_ids(100, 37, 7);
   model.focus->mode = mode;
@@ -163,7 +142,7 @@ TEST(RoutedCache, ReadsTheShareOfPairsThatTheStatisticsCount) {
 }
 
 TEST(RoutedCache, LeavesTheDecoderAsItWas) {
-  Model model("llama");
+  TinyFocus model("llama");
   const auto ids = random_ids(30, 37, 7);
   const NoGrad guard;
   const Tensor before = model.decoder.hidden_states(ids, 1).value();
@@ -175,7 +154,7 @@ TEST(RoutedCache, LeavesTheDecoderAsItWas) {
 }
 
 TEST(RoutedCache, APassFromPositionZeroStartsAnew) {
-  Model model("gpt2");
+  TinyFocus model("gpt2");
   const auto ids = random_ids(30, 37, 7);
   const NoGrad guard;
   RoutedCache cache(model.decoder, &*model.focus,
@@ -186,7 +165,7 @@ TEST(RoutedCache, APassFromPositionZeroStartsAnew) {
 }
 
 TEST(RoutedCache, RejectsWhatCannotGenerate) {
-  Model model("llama", Balance::sequence);
+  TinyFocus model("llama", tiny_focus(Balance::sequence));
   const auto make = [&](FocusModel* focus, const AttentionSpec& mode) {
     RoutedCache cache(model.decoder, focus, mode);
   };
@@ -197,7 +176,7 @@ TEST(RoutedCache, RejectsWhatCannotGenerate) {
 }
 
 TEST(RoutedCache, RejectsPassesThatDoNotFit) {
-  Model model("llama");
+  TinyFocus model("llama");
   const auto ids = random_ids(30, 37, 7);
   // Without a cache nothing holds the tokens before.
   const NoGrad guard;
@@ -212,13 +191,13 @@ TEST(RoutedCache, RejectsPassesThatDoNotFit) {
 }
 
 TEST(RoutedCache, RefusesToRecordAGraph) {
-  Model model("llama");
+  TinyFocus model("llama");
   RoutedCache cache(model.decoder, &*model.focus, {.kind = Kind::dense});
   EXPECT_THROW(model.decoder.hidden_states(random_ids(5, 37, 7), 1), std::invalid_argument);
 }
 
 TEST(Generator, StopsAtTheLastLearnedPosition) {
-  Model model("gpt2");
+  TinyFocus model("gpt2");
   Generator generator(model.decoder, &*model.focus, {.kind = Kind::dense});
   generator.next_logits(random_ids(128, 37, 7));
   EXPECT_THROW(generator.next_logits(random_ids(1, 37, 7)), std::invalid_argument);

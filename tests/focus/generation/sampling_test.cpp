@@ -39,6 +39,10 @@ void expect_frequencies(const std::vector<double>& actual, const std::vector<dou
 
 const std::vector<double> kShares = {0.1, 0.4, 0.05, 0.3, 0.15};
 
+void expect_shares(const SamplingOptions& options, const std::vector<double>& expected) {
+  expect_frequencies(frequencies(logits_of(kShares), options), expected);
+}
+
 TEST(Sampling, TemperatureZeroIsTheHighestAndDrawsNoNumber) {
   Rng rng(1);
   const Rng::State before = rng.state();
@@ -56,9 +60,7 @@ TEST(Sampling, RepeatedTokensArePenalisedOnceEach) {
   EXPECT_THROW((SamplingOptions{.repetition_penalty = 0}.validate()), std::invalid_argument);
 }
 
-TEST(Sampling, TemperatureOneDrawsFromTheSoftmax) {
-  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1}), kShares);
-}
+TEST(Sampling, TemperatureOneDrawsFromTheSoftmax) { expect_shares({.temperature = 1}, kShares); }
 
 TEST(Sampling, TemperatureSharpens) {
   // At temperature 1/2 probabilities are squared and renormalised.
@@ -66,32 +68,25 @@ TEST(Sampling, TemperatureSharpens) {
   double sum = 0;
   for (const double p : kShares) sum += p * p;
   for (const double p : kShares) squared.push_back(p * p / sum);
-  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 0.5}), squared);
+  expect_shares({.temperature = 0.5}, squared);
 }
 
 TEST(Sampling, TopKKeepsTheKHighestAndOneIsGreedy) {
-  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_k = 2}),
-                     {0, 4.0 / 7, 0, 3.0 / 7, 0});
-  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 3, .top_k = 1}),
-                     {0, 1, 0, 0, 0});
-  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_k = 99}), kShares);
+  expect_shares({.temperature = 1, .top_k = 2}, {0, 4.0 / 7, 0, 3.0 / 7, 0});
+  expect_shares({.temperature = 3, .top_k = 1}, {0, 1, 0, 0, 0});
+  expect_shares({.temperature = 1, .top_k = 99}, kShares);
 }
 
 TEST(Sampling, TopPKeepsTheSmallestSetThatReachesIt) {
-  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_p = 0.6}),
-                     {0, 4.0 / 7, 0, 3.0 / 7, 0});
-  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_p = 0.71}),
-                     {0, 0.4 / 0.85, 0, 0.3 / 0.85, 0.15 / 0.85});
-  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_p = 1e-9}),
-                     {0, 1, 0, 0, 0});
+  expect_shares({.temperature = 1, .top_p = 0.6}, {0, 4.0 / 7, 0, 3.0 / 7, 0});
+  expect_shares({.temperature = 1, .top_p = 0.71}, {0, 0.4 / 0.85, 0, 0.3 / 0.85, 0.15 / 0.85});
+  expect_shares({.temperature = 1, .top_p = 1e-9}, {0, 1, 0, 0, 0});
 }
 
 TEST(Sampling, TopPActsOnWhatTemperatureAndTopKLeft) {
   // The first of {4/7, 3/7} alone reaches 0.5; the first of all five would not.
-  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_k = 2, .top_p = 0.5}),
-                     {0, 1, 0, 0, 0});
-  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .top_p = 0.5}),
-                     {0, 4.0 / 7, 0, 3.0 / 7, 0});
+  expect_shares({.temperature = 1, .top_k = 2, .top_p = 0.5}, {0, 1, 0, 0, 0});
+  expect_shares({.temperature = 1, .top_p = 0.5}, {0, 4.0 / 7, 0, 3.0 / 7, 0});
 }
 
 /// What sample() is, by sorting everything.

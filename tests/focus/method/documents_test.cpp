@@ -8,21 +8,11 @@
 #include "tests/support/packed_documents.h"
 #include "tests/support/parity_grouping.h"
 #include "tests/support/tiny_focus.h"
-#include "tests/support/tiny_model.h"
 
 namespace focus {
 namespace {
 
 const std::vector<Index> kLengths = {20, 3, 41, 1, 30};
-
-FocusConfig keys_config() {
-  FocusConfig config = tiny_focus();
-  config.grouping.name = "keys";
-  config.training = Training::summary;
-  config.local_window = 4;
-  config.summary.block = 4;
-  return config;
-}
 
 struct Case {
   std::string name;
@@ -36,7 +26,8 @@ std::vector<Case> cases() {
   FocusConfig parity = parity_config();
   parity.local_window = tokens.local_window;
   FocusConfig columns = tokens;
-  columns.summary.block = 4;
+  FocusConfig keys = tiny_keys();
+  columns.summary.block = keys.summary.block = 4;
   return {
       {"soft carried", tokens, {.kind = Kind::soft, .balance = Balance::carried}},
       {"soft sequence", tokens, {.kind = Kind::soft, .balance = Balance::sequence}},
@@ -52,7 +43,7 @@ std::vector<Case> cases() {
        parity,
        {.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop}},
       {"summary of tokens", columns, {.kind = Kind::summary}},
-      {"summary of keys", keys_config(), {.kind = Kind::summary}},
+      {"summary of keys", keys, {.kind = Kind::summary}},
       {"dense", tokens, {.kind = Kind::dense}},
   };
 }

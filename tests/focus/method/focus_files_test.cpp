@@ -10,7 +10,6 @@
 #include "data/tensors/safetensors.h"
 #include "tests/support/compare.h"
 #include "tests/support/grouping_layers.h"
-#include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_focus.h"
 
@@ -18,9 +17,7 @@ namespace focus {
 namespace {
 
 FocusConfig adapter_of_keys() {
-  FocusConfig config = tiny_focus();
-  config.grouping.name = "keys";
-  config.training = Training::summary;
+  FocusConfig config = tiny_keys();
   config.summary.num_selected_groups = 3;
   config.summary.block = 8;
   config.summary.sinks = 2;
@@ -65,33 +62,30 @@ void expect_same_groups(FocusModel& actual, FocusModel& expected, double accepte
 
 TEST(FocusFiles, KeysThroughAStoreAndBack) {
   const TempFolder temp;
-  const auto made = keys_model();
-  FocusModel& model = *made;
+  const auto model = keys_model();
   {
     StoreWriter store(temp.path() / "keys.h5", "adapter");
-    write_focus(store, model, "of the base");
+    write_focus(store, *model, "of the base");
     store.commit();
   }
   const SavedFocus saved = open_focus(temp.path() / "keys.h5");
   EXPECT_EQ(saved.base_fingerprint, "of the base");
   EXPECT_EQ(saved.num_parameters(), 2 * 3 * 4 * (6 + 2));
-  expect_same_groups(*read_focus(saved, "of the base", "base.h5"), model, 0);
+  expect_same_groups(*read_focus(saved, "of the base", "base.h5"), *model, 0);
   EXPECT_THROW(read_focus(saved, "of another", "base.h5"), std::runtime_error);
-  const auto another = keys_model(40);
-  FocusModel& other = *another;
-  restore_focus(saved, other);
-  expect_same_groups(other, model, 0);
+  const auto other = keys_model(40);
+  restore_focus(saved, *other);
+  expect_same_groups(*other, *model, 0);
 }
 
 TEST(FocusFiles, KeysThroughAFolderAndBack) {
   const TempFolder temp;
-  const auto made = keys_model();
-  FocusModel& model = *made;
-  write_focus_folder(temp.path(), model, "of the base");
+  const auto model = keys_model();
+  write_focus_folder(temp.path(), *model, "of the base");
   EXPECT_TRUE(has_focus(temp.path()));
   const SavedFocus saved = open_focus_folder(temp.path());
   EXPECT_EQ(saved.base_fingerprint, "of the base");
-  expect_same_groups(*read_focus(saved), model, tolerance(0, 1e-7));  // a folder is float32
+  expect_same_groups(*read_focus(saved), *model, tolerance(0, 1e-7));  // a folder is float32
 }
 
 TEST(FocusFiles, NeedsThatAreNoneAreRefused) {
@@ -106,13 +100,12 @@ TEST(FocusFiles, NeedsThatAreNoneAreRefused) {
 
 TEST(FocusFiles, KeysOfAnotherShapeAreRefused) {
   const TempFolder temp;
-  const auto made = keys_model();
-  FocusModel& model = *made;
-  write_focus_folder(temp.path(), model, "of the base");
+  const auto model = keys_model();
+  write_focus_folder(temp.path(), *model, "of the base");
   const auto put = [&](const Tensor& summary_bias) {
     std::vector<std::pair<std::string, Tensor>> tensors;
     for (Index i = 0; i < 2; ++i)
-      model.grouping().visit_tensors(i, [&](std::string_view name, Tensor& tensor) {
+      model->grouping().visit_tensors(i, [&](std::string_view name, Tensor& tensor) {
         const Tensor& stored = name == "beta" ? summary_bias : tensor;
         if (stored.defined()) tensors.emplace_back(fmt::format("layers.{}.{}", i, name), stored);
       });

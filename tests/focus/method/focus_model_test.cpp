@@ -5,34 +5,12 @@
 #include "optim/training_step.h"
 #include "tests/support/compare.h"
 #include "tests/support/grouping_layers.h"
-#include "tests/support/random.h"
 #include "tests/support/tiny_focus.h"
-#include "tests/support/tiny_model.h"
 
 namespace focus {
 namespace {
 
 using Kind = AttentionKind;
-
-/// A decoder that attends through a FocusModel whose potentials have seen a batch.
-struct Composed {
-  explicit Composed(const std::string& type, FocusConfig config = tiny_focus())
-      : decoder(tiny_decoder(type)) {
-    focus.emplace(config, 24, 3, rng);
-    focus->attach(decoder);
-    const NoGrad guard;
-    decoder.hidden_states(random_ids(60, 37, 99), 1);
-    carry_potentials(*focus);
-  }
-  Tensor logits(std::span<const std::int32_t> ids, Index batch = 1) const {
-    const NoGrad guard;
-    return decoder.logits(decoder.hidden_states(ids, batch)).value();
-  }
-
-  Rng rng{3};
-  Decoder decoder;
-  std::optional<FocusModel> focus;
-};
 
 TEST(FocusModel, ParametersOfGpt2Small) {
   Rng rng(1);
@@ -67,7 +45,7 @@ TEST(FocusModel, StartsInTheModeOfItsConfig) {
 
 TEST(FocusModel, DenseModeIsNoMechanismBitForBit) {
   for (const std::string& type : family_names()) {
-    Composed model(type);
+    TinyFocus model(type);
     const auto ids = random_ids(80, 37, 1);
     model.focus->mode.kind = Kind::dense;
     const Tensor dense = model.logits(ids, 2);
@@ -80,7 +58,7 @@ TEST(FocusModel, DenseModeIsNoMechanismBitForBit) {
 }
 
 TEST(FocusModel, HardWithAllGroupsIsDense) {
-  Composed model("llama");
+  TinyFocus model("llama");
   const auto ids = random_ids(80, 37, 1);
   model.focus->mode = {.kind = Kind::hard, .top_k = 4, .gate = HardGate::drop};
   const Tensor hard = model.logits(ids);
@@ -93,7 +71,7 @@ TEST(FocusModel, HardWithAllGroupsIsDense) {
 TEST(FocusModel, OnlySequenceLeaksLaterTokens) {
   for (const std::string& type : family_names())
     for (const Balance balance : {Balance::carried, Balance::none, Balance::sequence}) {
-      Composed model(type, tiny_focus(balance));
+      TinyFocus model(type, tiny_focus(balance));
       for (const AttentionSpec& mode :
            {AttentionSpec{.kind = Kind::soft},
             AttentionSpec{.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop},
@@ -129,7 +107,7 @@ TEST(FocusModel, CarriedPotentialsEnterOnceAndNotByAForwardPass) {
 }
 
 TEST(FocusModel, StatisticsAddUp) {
-  Composed model("llama");
+  TinyFocus model("llama");
   const Index batch = 2, seq_len = 40;
   const auto ids = random_ids(80, 37, 1);
   model.logits(ids, batch);
@@ -180,7 +158,7 @@ TEST(FocusModel, CentroidsThatFollowTheirTokensHaveNoGradient) {
   FocusConfig config = tiny_focus(Balance::none);
   config.ablations.centroid_update = CentroidUpdate::average;
   config.ablations.centroid_rate = 0.5;
-  Composed model("llama", config);
+  TinyFocus model("llama", config);
   model.focus->set_trainable(true);
   EXPECT_TRUE(token_layers(*model.focus)[1].projection.requires_grad());
   EXPECT_FALSE(token_layers(*model.focus)[1].centroids.requires_grad());
@@ -194,7 +172,7 @@ TEST(FocusModel, CentroidsThatFollowTheirTokensHaveNoGradient) {
 TEST(FocusModel, ReclustersWhereItIsDue) {
   FocusConfig config = tiny_focus(Balance::none);
   config.ablations.recluster_every = 3;
-  Composed model("llama", config);
+  TinyFocus model("llama", config);
   const Tensor before = token_layers(*model.focus)[2].centroids.value().clone();
   for (const std::int64_t steps : {1, 2, 4}) model.focus->end_step(steps);
   EXPECT_TRUE(same_bits(token_layers(*model.focus)[2].centroids.value(), before));
@@ -205,7 +183,7 @@ TEST(FocusModel, ReclustersWhereItIsDue) {
 TEST(FocusModel, AuxiliaryLossIsTheLayersSumOnceAndOnlyWithAGraph) {
   FocusConfig config = tiny_focus(Balance::none);
   config.ablations.balance_loss = 0.5;
-  Composed model("llama", config);
+  TinyFocus model("llama", config);
   const auto ids = random_ids(60, 37, 1);
   model.logits(ids);
   EXPECT_FALSE(model.focus->take_auxiliary_loss().defined());
@@ -225,7 +203,7 @@ TEST(FocusModel, AuxiliaryLossIsTheLayersSumOnceAndOnlyWithAGraph) {
 
 TEST(FocusModel, RetrofitReachesEveryAdapterAndNoFrozenWeight) {
   for (const Balance balance : {Balance::carried, Balance::sequence}) {
-    Composed model("gpt2", tiny_focus(balance));
+    TinyFocus model("gpt2", tiny_focus(balance));
     model.focus->set_trainable(true);
     backward(model.decoder.loss(random_ids(60, 37, 1), 1));
     model.focus->visit_parameters([](const std::string& name, Variable& p) {
@@ -265,7 +243,7 @@ TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
           focus_config.ablations.centroid_update = CentroidUpdate::average;
           focus_config.ablations.recluster_every = 2;
         }
-        Composed model(type, focus_config);
+        TinyFocus model(type, focus_config);
         model.focus->mode = setting.mode;
         model.focus->mode.balance = setting.balance;
         std::vector<Tensor> frozen;
@@ -312,7 +290,7 @@ TEST(FocusModel, TrainingStepsGiveTheSameBitsForAnyThreads) {
 
 TEST(FocusModel, CheckpointedBlocksGiveTheSameGradients) {
   const auto run = [](bool again) {
-    Composed model("llama");
+    TinyFocus model("llama");
     model.focus->set_trainable(true);
     const auto ids = random_ids(60, 37, 1);
     const auto forward = [&](const Variable& anchor) {

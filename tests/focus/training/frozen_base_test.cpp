@@ -62,12 +62,6 @@ std::vector<Tensor> trained(const fs::path& base, Method method, WeightUse use,
   return all;
 }
 
-void expect_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b,
-                 const std::string& what) {
-  ASSERT_EQ(a.size(), b.size()) << what;
-  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(same_bits(a[i], b[i])) << what << " " << i;
-}
-
 TEST(FrozenBase, TrainsTheBitsOfTheWidenedOne) {
   for (const std::string family : {"gpt2", "llama", "gpt_neox"})
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16})
@@ -78,9 +72,9 @@ TEST(FrozenBase, TrainsTheBitsOfTheWidenedOne) {
         const auto wanted = trained(folder / "base", method, WeightUse::trainable);
         const std::string what = fmt::format("{} {} {}", family, name_of(dtype),
                                              method == Method::lora ? "lora" : "retrofit");
-        expect_same(trained(folder / "base", method, WeightUse::frozen), wanted, what);
-        expect_same(trained(folder / "base.h5", method, WeightUse::frozen), wanted, what);
-        expect_same(trained(folder / "base.h5", method, WeightUse::trainable), wanted, what);
+        expect_same_bits(trained(folder / "base", method, WeightUse::frozen), wanted, what);
+        expect_same_bits(trained(folder / "base.h5", method, WeightUse::frozen), wanted, what);
+        expect_same_bits(trained(folder / "base.h5", method, WeightUse::trainable), wanted, what);
       }
 }
 
@@ -94,7 +88,8 @@ TEST(FrozenBase, InEveryComputeItTrainsNearFloat32) {
       for (const Precision precision : {Precision::bf16, Precision::q8}) {
         const std::string what = fmt::format("{} {}", family, name_of(precision));
         const auto found = trained(folder / "base", method, WeightUse::frozen, precision);
-        expect_same(trained(folder / "base.h5", method, WeightUse::frozen, precision), found, what);
+        expect_same_bits(trained(folder / "base.h5", method, WeightUse::frozen, precision), found,
+                         what);
         ASSERT_EQ(found.size(), wanted.size()) << what;
         for (std::size_t i = 0; i < 5; ++i)  // losses
           EXPECT_NEAR(found[i][0], wanted[i][0], 3e-2) << what;

@@ -33,17 +33,7 @@ Variable loss_of(Mechanism& indexer, const std::vector<Tensor>& x,
 }
 
 double naive_score(const IndexVectors& index, Index sequence, Index i, Index j) {
-  const Index seq_len = index.q.dim(1);
-  double sum = 0;
-  for (Index h = 0; h < kHeads; ++h) {
-    const Index row = (sequence * seq_len + i) * kHeads + h;
-    double dot = 0;
-    for (Index d = 0; d < 16; ++d)
-      dot += static_cast<double>(index.q[row * 16 + d]) *
-             static_cast<double>(index.k[(sequence * seq_len + j) * 16 + d]);
-    sum += static_cast<double>(index.w[row]) * std::max(dot, 0.0);
-  }
-  return sum;
+  return index_score({index.q, index.k, index.w}, sequence, i, j);
 }
 
 double naive_loss(const std::vector<Tensor>& x, const IndexVectors& index,
@@ -152,9 +142,7 @@ TEST(Indexer, OfALongropeBaseRotatesPlainly) {
                  .short_factor = {1, 2, 3},
                  .long_factor = {4, 5, 6},
                  .original_max_position_embeddings = 30};
-  Decoder decoder(config);
-  Rng rng(1);
-  initialise(decoder, rng);
+  Decoder decoder = tiny_decoder(config);
   const auto ids = random_ids(60, 37, 4);
   const Tensor dense = decoder.hidden_states(ids, 1).value();
   const auto indexer = make_mechanism("indexer", settings_of("indexer", "{tokens: 60}"), config);
@@ -169,11 +157,10 @@ TEST(Indexer, CopiesOfATrainedOneMayReadMoreButHaveItsShape) {
   const auto copy =
       make_mechanism("indexer", settings_of("indexer", "{tokens: 7, seed: 6}"), shape);
   copy->copy_parameters(*trained);
-  std::vector<Tensor> theirs, ours;
-  trained->visit_parameters([&](const std::string&, Variable& p) { theirs.push_back(p.value()); });
-  copy->visit_parameters([&](const std::string&, Variable& p) { ours.push_back(p.value()); });
+  const Variables theirs = weights_of(*trained), ours = weights_of(*copy);
   ASSERT_EQ(ours.size(), 3 * trained->layers.size());
-  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(same_bits(ours[i], theirs[i]));
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    EXPECT_TRUE(same_bits(ours[i].value(), theirs[i].value()));
   const auto other = make_mechanism("indexer", settings_of("indexer", "{heads: 2}"), shape);
   EXPECT_THROW(other->copy_parameters(*trained), std::invalid_argument);
 }

@@ -121,20 +121,9 @@ Reads indexer_reads(const Settings& setup, Mechanism& mechanism, const AwkwardCa
     index.push_back(linear(q, weight, {}).value());
   });
   return [setup, index, options = c.options](const NaiveQuery& query) {
-    const Index seq_len = query.x[0].dim(1), heads = setup["heads"];
-    const Index row_of_query = query.sequence * seq_len + query.token;
     MaskRow row = local_keys(query, options, query.token - setup["local_window"], setup["sinks"]);
-    read_largest(row, query, options, setup["tokens"], [&](Index j) {
-      double sum = 0;
-      for (Index h = 0; h < heads; ++h) {
-        double dot = 0;
-        for (Index d = 0; d < 16; ++d)
-          dot += static_cast<double>(index[0][(row_of_query * heads + h) * 16 + d]) *
-                 static_cast<double>(index[1][(query.sequence * seq_len + j) * 16 + d]);
-        sum += static_cast<double>(index[2][row_of_query * heads + h]) * std::max(dot, 0.0);
-      }
-      return sum;
-    });
+    read_largest(row, query, options, setup["tokens"],
+                 [&](Index j) { return index_score(index, query.sequence, query.token, j); });
     return row;
   };
 }

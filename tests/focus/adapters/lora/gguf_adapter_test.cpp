@@ -7,7 +7,6 @@
 #include "focus/adapters/lora/lora.h"
 #include "tests/support/compare.h"
 #include "tests/support/gguf_bytes.h"
-#include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
 

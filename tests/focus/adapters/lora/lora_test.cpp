@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/compare.h"
-#include "tests/support/random.h"
+#include "tests/support/map_source.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
 
@@ -52,17 +51,11 @@ TEST_P(LoraOf, PublishedMatricesGrowByTheirPublishedBA) {
   Rng rng(3);
   LoraModel lora({.r = 3, .alpha = 2, .rslora = true}, decoder, rng);
   fill(lora);
-  const auto published = [&] {
-    std::map<std::string, Tensor> tensors;
-    for_each_published(
-        decoder, [](const Variable& p) { return p.value().clone(); },
-        [&](const std::string& name, const Tensor& tensor) { tensors[name] = tensor.clone(); });
-    return tensors;
-  };
-  const auto before = published();
+  std::map<std::string, Tensor> before = published(decoder);
+  for (auto& [name, tensor] : before) tensor = tensor.clone();
   const auto adapters = lora.tensors();
   lora.merge();
-  const auto after = published();
+  const auto after = published(decoder);
   std::size_t changed = 0;
   for (const auto& [name, tensor] : before) changed += !same_bits(tensor, after.at(name));
   EXPECT_EQ(changed, adapters.size() / 2);

@@ -7,19 +7,15 @@
 #include "focus/evaluation/statistics/statistics.h"
 #include "tests/support/compare.h"
 #include "tests/support/grouping_layers.h"
-#include "tests/support/random.h"
 #include "tests/support/tiny_focus.h"
-#include "tests/support/tiny_model.h"
 
 namespace focus {
 namespace {
 
 constexpr Index kContext = 24;
 
-FocusConfig tiny_keys() {
-  FocusConfig config = tiny_focus();
-  config.grouping.name = "keys";
-  config.training = Training::summary;
+FocusConfig keys_config() {
+  FocusConfig config = tiny_keys();
   config.summary.num_selected_groups = 1;
   config.summary.block = 4;
   return config;
@@ -86,7 +82,7 @@ TEST(Groupings, OfHiddenStatesAreThoseThatAttentionHas) {
 }
 
 TEST(Groupings, OfKeysAreThoseThatAttentionHas) {
-  TinyText tiny(tiny_keys());
+  TinyText tiny(keys_config());
   const auto groupings = collect_groupings(tiny.decoder, tiny.focus, tiny.text);
   ASSERT_EQ(groupings.size(), 6u);  // three layers of two key heads
   const NoGrad guard;
@@ -119,7 +115,7 @@ TEST(Groupings, OfFewerLayersAreRefused) {
 TEST(Groupings, AreTheSameForAnyNumberOfThreads) {
   std::vector<std::vector<GroupAssignments>> runs;
   for (const int threads : {1, 3})
-    for (const FocusConfig& config : {tiny_focus(), tiny_keys()}) {
+    for (const FocusConfig& config : {tiny_focus(), keys_config()}) {
       TinyText tiny(config);
       runs.push_back(with_threads(
           threads, [&] { return collect_groupings(tiny.decoder, tiny.focus, tiny.text); }));
@@ -133,7 +129,7 @@ TEST(Groupings, AreTheSameForAnyNumberOfThreads) {
 }
 
 TEST(Groupings, AgreementOfAdaptersIsLayerByLayer) {
-  TinyText keys(tiny_keys()), same(tiny_keys()), other(tiny_keys(), 9), hidden(tiny_focus());
+  TinyText keys(keys_config()), same(keys_config()), other(keys_config(), 9), hidden(tiny_focus());
   const auto of = [](TinyText& tiny) {
     return collect_groupings(tiny.decoder, tiny.focus, tiny.text);
   };

@@ -70,14 +70,8 @@ void expect_twin_with(const std::vector<std::uint64_t>& sets, const Case& c) {
 TEST(SparseAttention, MaskedScoresMayBeTheHighest) {
   // By hundreds: what is left of a row would vanish if its maximum counted them.
   for (const bool gated : {true, false}) {
-    const Case c{.seq_len = 400,
-                 .heads = 2,
-                 .kv_heads = 1,
-                 .head_dim = 8,
-                 .groups = 12,
-                 .gated = gated,
-                 .top_k = 2,
-                 .local_window = 3};
+    Case c{.seq_len = 400, .kv_heads = 1, .head_dim = 8, .groups = 12, .gated = gated, .top_k = 2};
+    c.local_window = 3;
     const std::vector<Tensor> x = sharp_inputs_of(c);
     expect_twin(c, kSparse, x, gate_of(c, x[3]), kSharpTolerance);
   }
@@ -217,11 +211,10 @@ TEST(SparseAttention, ComputesFewerPairsThanDense) {
 TEST(SparseAttention, SameBitsForAnyThreads) {
   const Case c{.batch = 2, .seq_len = 500, .top_k = 2};
   const std::vector<Tensor> x = inputs_of(c);
+  const GateOptions gate = gate_of(c, x[3]);
   expect_same_bits_for_any_threads("sparse_attention", [&] {
-    const Variables v = leaves(x);
-    const Variable out = run(sparse_attention, c, v, gate_of(c, x[3]));
-    backward(out);
-    return std::vector<Tensor>{out.value(), v[0].grad(), v[1].grad(), v[2].grad(), v[3].grad()};
+    return value_and_gradients(
+        x, [&](const Variables& v) { return run(sparse_attention, c, v, gate); });
   });
 }
 

@@ -1,8 +1,7 @@
 #include <cmath>
 
-#include "focus/method/grouping/token_grouping.h"
-#include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
+#include "tests/support/grouping_layers.h"
 
 namespace focus {
 namespace {
@@ -19,12 +18,6 @@ FocusLayer identity_layer(const std::vector<Real>& centroids) {
   return {Tensor::from({2, 2}, std::vector<Real>{1, 0, 0, 1}),
           Tensor::from({static_cast<Index>(centroids.size()) / 2, 2}, centroids),
           Tensor::zeros({static_cast<Index>(centroids.size()) / 2})};
-}
-
-double largest_share(const Routing& routing) {
-  GroupStatistics groups;
-  groups.add(routing);
-  return groups.dominance();
 }
 
 TEST(AverageCentroids, ByHand) {
@@ -100,20 +93,6 @@ TEST(Recluster, TokensThatAreAllEqualOrZero) {
   }
 }
 
-FocusConfig loss_config(double temperature) {
-  FocusConfig config;
-  config.num_groups = 3;
-  config.tokens().routing_dim = 4;
-  config.tokens().temperature = temperature;
-  return config;
-}
-
-FocusLayer loss_layer(const FocusConfig& config) {
-  return {randn({6, config.tokens().routing_dim}, 11, 0.5),
-          randn({config.num_groups, config.tokens().routing_dim}, 12),
-          randn({config.num_groups}, 13)};
-}
-
 /// Two sequences of two tokens over two groups, by their assignments.
 Routing loss_routing(const std::vector<double>& g) {
   std::vector<double> logits;
@@ -160,11 +139,11 @@ TEST(EntropyLoss, SureAssignmentsInBalance) {
 TEST(AuxiliaryLoss, Gradients) {
   for (const Balance balance : {Balance::none, Balance::sequence})
     for (const EntropyOf of : {EntropyOf::mean, EntropyOf::token}) {
-      FocusConfig config = loss_config(1.3);
+      FocusConfig config = routing_config(3, 1.3);
       config.ablations.balance_loss = 0.7;
       config.ablations.entropy_loss = 1.1;
       config.ablations.entropy_of = of;
-      const FocusLayer fixed = loss_layer(config);
+      const FocusLayer fixed = routing_layer(config, 6);
       expect_gradients(
           [&](const Variables& v) {
             return auxiliary_loss(route(v[0], {v[1], v[2], fixed.potentials}, config, balance),
@@ -175,8 +154,9 @@ TEST(AuxiliaryLoss, Gradients) {
 }
 
 TEST(AuxiliaryLoss, SumsTheTermsByTheirWeights) {
-  FocusConfig config = loss_config(1);
-  const Routing routing = route(randn({2, 7, 6}, 1), loss_layer(config), config, Balance::none);
+  FocusConfig config = routing_config(3, 1);
+  const Routing routing =
+      route(randn({2, 7, 6}, 1), routing_layer(config, 6), config, Balance::none);
   EXPECT_FALSE(auxiliary_loss(routing, config.ablations).defined());
   config.ablations.balance_loss = 0.25;
   EXPECT_NEAR(value_of(auxiliary_loss(routing, config.ablations)),
@@ -191,9 +171,9 @@ TEST(AuxiliaryLoss, SumsTheTermsByTheirWeights) {
 /// Gradient descent on one term alone, from a layer that gives nearly all tokens to one group.
 TEST(AuxiliaryLoss, DescentBalancesACollapsedLayer) {
   for (const bool entropy : {false, true}) {
-    FocusConfig config = loss_config(1);
+    FocusConfig config = routing_config(3, 1);
     (entropy ? config.ablations.entropy_loss : config.ablations.balance_loss) = 1;
-    FocusLayer layer = loss_layer(config);
+    FocusLayer layer = routing_layer(config, 6);
     Tensor h = randn({1, 300, 6}, 1);
     // All tokens lie on one side of the routing space, and so does one centroid.
     for (Index i = 0; i < 300; ++i) h.data()[6 * i] += 1;

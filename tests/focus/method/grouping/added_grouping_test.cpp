@@ -7,7 +7,6 @@
 #include "focus/method/focus_files.h"
 #include "tests/support/compare.h"
 #include "tests/support/parity_grouping.h"
-#include "tests/support/random.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
 

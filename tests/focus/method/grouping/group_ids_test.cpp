@@ -5,7 +5,6 @@
 #include <limits>
 #include <stdexcept>
 
-#include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
 
 namespace focus {

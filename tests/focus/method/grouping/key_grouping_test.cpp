@@ -7,7 +7,6 @@
 
 #include "focus/method/grouping/group_ids.h"
 #include "tests/support/compare.h"
-#include "tests/support/random.h"
 
 namespace focus {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "focus/method/grouping/group_statistics.h"
 #include "focus/method/grouping/sinkhorn.h"
-#include "tests/support/compare.h"
 #include "tests/support/gradcheck.h"
+#include "tests/support/grouping_layers.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
@@ -14,20 +14,6 @@ namespace {
 
 constexpr Balance kBalances[] = {Balance::sequence, Balance::carried, Balance::none};
 std::string name_of(Balance balance) { return value_text(balance); }
-
-FocusConfig config_of(int groups, double temperature) {
-  FocusConfig config;
-  config.num_groups = groups;
-  config.tokens().routing_dim = 4;
-  config.tokens().temperature = temperature;
-  return config;
-}
-
-FocusLayer layer_of(const FocusConfig& config, Index width) {
-  return {randn({width, config.tokens().routing_dim}, 11, 0.5),
-          randn({config.num_groups, config.tokens().routing_dim}, 12),
-          randn({config.num_groups}, 13)};
-}
 
 /// The logits of token i, by the definition.
 std::vector<double> naive_logits(const Tensor& h, const FocusLayer& layer, double temperature,
@@ -45,8 +31,8 @@ std::vector<double> naive_logits(const Tensor& h, const FocusLayer& layer, doubl
 }
 
 TEST(Route, AgreesWithTheDefinition) {
-  const FocusConfig config = config_of(3, 0.1);
-  const FocusLayer layer = layer_of(config, 6);
+  const FocusConfig config = routing_config(3, 0.1);
+  const FocusLayer layer = routing_layer(config, 6);
   const Index batch = 2, seq_len = 130;
   const Tensor h = randn({batch, seq_len, 6}, 1);
   for (const Balance balance : kBalances) {
@@ -80,8 +66,8 @@ TEST(Route, AgreesWithTheDefinition) {
 }
 
 TEST(Route, Gradients) {
-  const FocusConfig config = config_of(3, 1.3);
-  const FocusLayer fixed = layer_of(config, 6);
+  const FocusConfig config = routing_config(3, 1.3);
+  const FocusLayer fixed = routing_layer(config, 6);
   for (const Balance balance : kBalances)
     for (const Index seq_len : {1, 7}) {
       SCOPED_TRACE(name_of(balance));
@@ -94,8 +80,8 @@ TEST(Route, Gradients) {
 }
 
 TEST(Route, FrozenInputsReceiveNothing) {
-  const FocusConfig config = config_of(3, 1);
-  FocusLayer layer = layer_of(config, 6);
+  const FocusConfig config = routing_config(3, 1);
+  FocusLayer layer = routing_layer(config, 6);
   EXPECT_FALSE(
       route(randn({1, 5, 6}, 1), layer, config, Balance::sequence).assignments.requires_grad());
   layer.centroids.set_requires_grad(true);
@@ -105,9 +91,9 @@ TEST(Route, FrozenInputsReceiveNothing) {
 }
 
 TEST(Route, StopGradientReachesTheAdapterAlone) {
-  FocusConfig config = config_of(3, 1);
+  FocusConfig config = routing_config(3, 1);
   const auto gradients = [&](const Variable& h) {
-    FocusLayer layer = layer_of(config, 6);
+    FocusLayer layer = routing_layer(config, 6);
     layer.projection.set_requires_grad(true);
     layer.centroids.set_requires_grad(true);
     const Variable g = route(h, layer, config, Balance::sequence).assignments;
@@ -118,31 +104,29 @@ TEST(Route, StopGradientReachesTheAdapterAlone) {
   const auto before = gradients(open);
   config.ablations.stop_gradient = true;
   const auto after = gradients(stopped);
-  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(same_bits(before[i], after[i])) << i;
+  expect_same_bits(before, after, "stopped");
   EXPECT_TRUE(open.grad().defined());
   EXPECT_FALSE(stopped.grad().defined());
 }
 
 TEST(Route, BitsDoNotDependOnThreads) {
-  const FocusConfig config = config_of(4, 0.1);
-  const FocusLayer fixed = layer_of(config, 70);
+  const FocusConfig config = routing_config(4, 0.1);
+  const FocusLayer fixed = routing_layer(config, 70);
   for (const Balance balance : kBalances)
     expect_same_bits_for_any_threads(name_of(balance), [&] {
-      const Variable h = leaf(randn({2, 300, 70}, 1));
-      const FocusLayer layer{leaf(fixed.projection.value()), leaf(fixed.centroids.value()),
-                             fixed.potentials};
-      const Variable g = route(h, layer, config, balance).assignments;
-      backward(multiply(g, Variable(randn(g.shape(), 2))));
-      return std::vector<Tensor>{g.value(), h.grad(), layer.projection.grad(),
-                                 layer.centroids.grad()};
+      return value_and_gradients(
+          {randn({2, 300, 70}, 1), fixed.projection.value(), fixed.centroids.value()},
+          [&](const Variables& v) {
+            return route(v[0], {v[1], v[2], fixed.potentials}, config, balance).assignments;
+          });
     });
 }
 
 TEST(Route, RejectsAnotherWidth) {
-  const FocusConfig config = config_of(3, 1);
-  EXPECT_THROW(route(Tensor::zeros({1, 5, 7}), layer_of(config, 6), config, Balance::none),
+  const FocusConfig config = routing_config(3, 1);
+  EXPECT_THROW(route(Tensor::zeros({1, 5, 7}), routing_layer(config, 6), config, Balance::none),
                std::invalid_argument);
-  EXPECT_THROW(route(Tensor::zeros({5, 6}), layer_of(config, 6), config, Balance::none),
+  EXPECT_THROW(route(Tensor::zeros({5, 6}), routing_layer(config, 6), config, Balance::none),
                std::invalid_argument);
 }
 
@@ -180,8 +164,9 @@ TEST(Membership, DecidesWhereAssignmentsUnderflow) {
 }
 
 TEST(Membership, SetsOfSixtyFourGroups) {
-  FocusConfig config = config_of(64, 1);
-  const Routing routing = route(randn({1, 20, 6}, 1), layer_of(config, 6), config, Balance::none);
+  FocusConfig config = routing_config(64, 1);
+  const Routing routing =
+      route(randn({1, 20, 6}, 1), routing_layer(config, 6), config, Balance::none);
   for (const int top_k : {1, 5, 64})
     for (const std::uint64_t set : membership(routing, top_k)) EXPECT_EQ(std::popcount(set), top_k);
 }
@@ -195,7 +180,7 @@ TEST(Membership, RejectsMoreThanThereAre) {
 // ---- carried potentials ------------------------------------------------------------------------
 
 TEST(Potentials, AverageOfCentredSinkhornPotentials) {
-  FocusLayer layer = layer_of(config_of(2, 1), 6);
+  FocusLayer layer = routing_layer(routing_config(2, 1), 6);
   layer.potentials = tensor_of({2}, {0.5, -0.5});
   layer.updates = 1;
   // One round over two tokens: b_k = -log(e^L_0k + e^L_1k).
@@ -214,8 +199,8 @@ void absorb(FocusLayer& layer, const Routing& routing, const FocusConfig& config
 }
 
 TEST(Potentials, FirstBatchSetsThemAndLaterOnesMoveThem) {
-  const FocusConfig config = config_of(4, 0.1);
-  FocusLayer layer = layer_of(config, 6);
+  const FocusConfig config = routing_config(4, 0.1);
+  FocusLayer layer = routing_layer(config, 6);
   const Routing first = route(randn({2, 50, 6}, 1), layer, config, Balance::carried);
   absorb(layer, first, config);
   EXPECT_EQ(layer.updates, 1);
@@ -236,7 +221,7 @@ TEST(Potentials, FirstBatchSetsThemAndLaterOnesMoveThem) {
 }
 
 TEST(Potentials, CarriedOnesBalanceNewData) {
-  const FocusConfig config = config_of(4, 0.5);
+  const FocusConfig config = routing_config(4, 0.5);
   Rng rng(3);
   FocusLayer layer = make_focus_layer(config, 6, rng);
   // Tokens around a common direction prefer one group.
@@ -244,11 +229,6 @@ TEST(Potentials, CarriedOnesBalanceNewData) {
     Tensor h = randn({1, 2000, 6}, seed, 0.7);
     for (Real& x : h.span()) x += 1;
     return h;
-  };
-  const auto largest_share = [&](const Routing& routing) {
-    GroupStatistics groups;
-    groups.add(routing);
-    return groups.dominance();
   };
   const double before = largest_share(route(tokens(1), layer, config, Balance::carried));
   absorb(layer, route(tokens(1), layer, config, Balance::carried), config);
@@ -297,7 +277,7 @@ TEST(FocusConfig, RefusesByName) {
 }
 
 TEST(MakeFocusLayer, StatisticsAndShapes) {
-  FocusConfig config = config_of(8, 1);
+  FocusConfig config = routing_config(8, 1);
   config.tokens().routing_dim = 64;
   Rng rng(1);
   const FocusLayer layer = make_focus_layer(config, 100, rng);
@@ -311,6 +291,22 @@ TEST(MakeFocusLayer, StatisticsAndShapes) {
   EXPECT_NEAR(deviation(layer.projection.value()), 0.1, 0.005);
   EXPECT_NEAR(deviation(layer.centroids.value()), 1, 0.15);
   for (const Real b : layer.potentials.span()) EXPECT_EQ(b, 0);
+}
+
+TEST(GroupStatistics, EntropyOfTheSizes) {
+  GroupStatistics even{.sizes = {5, 5, 5, 5}, .tokens = 20};
+  EXPECT_NEAR(even.size_entropy(), std::log(4.0), 1e-12);
+  GroupStatistics one{.sizes = {0, 20}, .tokens = 20};
+  EXPECT_EQ(one.size_entropy(), 0);
+  EXPECT_EQ(GroupStatistics{}.size_entropy(), 0);
+  // Two heads of two groups: one even, one with a quarter and three quarters.
+  GroupStatistics heads;
+  heads.add_sizes(std::vector<std::uint8_t>{0, 1, 1, 1, 0, 1, 1, 0}, 2, 2);
+  EXPECT_EQ(heads.tokens, 4);
+  EXPECT_EQ(heads.sizes, (std::vector<std::int64_t>{2, 2, 1, 3}));
+  EXPECT_NEAR(heads.size_entropy(),
+              (std::log(2.0) + 0.25 * std::log(4.0) + 0.75 * std::log(4.0 / 3)) / 2, 1e-12);
+  EXPECT_EQ(heads.weighed, 0);  // there are no assignments of group_ids
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/compare.h"
-#include "tests/support/random.h"
 
 namespace focus {
 namespace {

@@ -36,8 +36,15 @@ runs:
 eval: {valid: [b.txt], stride: 16}
 )";
 
+ComparePlan plan_of(const std::string& text, const Words& overrides = {}) {
+  return read_compare_plan(text, "c.yaml", overrides);
+}
+std::string error_with(const Words& overrides, const std::string& text = kText) {
+  return error_of([&] { plan_of(text, overrides); });
+}
+
 TEST(ComparePlan, RunsSweepsAndSeeds) {
-  const ComparePlan plan = read_compare_plan(kText, "c.yaml", {});
+  const ComparePlan plan = plan_of(kText);
   ASSERT_EQ(plan.runs.size(), 2u * (1 + 4));
   EXPECT_EQ(plan.runs[0].name, "full");
   EXPECT_EQ(plan.runs[0].config.seed, 3);
@@ -56,8 +63,8 @@ TEST(ComparePlan, RunsSweepsAndSeeds) {
 }
 
 TEST(ComparePlan, OverridesWinInEveryRun) {
-  const ComparePlan plan = read_compare_plan(
-      kText, "c.yaml", {"data.context=16", "seeds=1", "out=elsewhere", "eval.stride=8"});
+  const ComparePlan plan =
+      plan_of(kText, {"data.context=16", "seeds=1", "out=elsewhere", "eval.stride=8"});
   ASSERT_EQ(plan.runs.size(), 5u);
   for (const PlannedRun& run : plan.runs) EXPECT_EQ(run.config.data.context, 16);
   EXPECT_EQ(plan.config.out, "elsewhere");
@@ -65,13 +72,12 @@ TEST(ComparePlan, OverridesWinInEveryRun) {
 }
 
 TEST(ComparePlan, AnOverrideOfWhatIsSweptIsRefused) {
-  EXPECT_THAT(error_of([] { read_compare_plan(kText, "c.yaml", {"focus.num_groups=2"}); }),
+  EXPECT_THAT(error_with({"focus.num_groups=2"}),
               StartsWith("c.yaml:10: run focus sweeps focus.num_groups"));
 }
 
 TEST(ComparePlan, AGlobalSweepCrossesEveryRunAndARunsOwnAxisReplacesIt) {
-  const ComparePlan plan =
-      read_compare_plan(kText + "sweep: {steps: [1, 2, 3]}\n", "c.yaml", {"seeds=1"});
+  const ComparePlan plan = plan_of(kText + "sweep: {steps: [1, 2, 3]}\n", {"seeds=1"});
   ASSERT_EQ(plan.runs.size(), 3u + 4u);
   EXPECT_EQ(plan.runs[2].name, "full, steps=3");
   EXPECT_EQ(plan.runs[2].config.steps, 3);
@@ -79,8 +85,7 @@ TEST(ComparePlan, AGlobalSweepCrossesEveryRunAndARunsOwnAxisReplacesIt) {
 }
 
 TEST(ComparePlan, AllProblemsAtOnceEachOnce) {
-  const std::string error = error_of([] {
-    read_compare_plan(R"(seeds: [1, 1]
+  const std::string error = error_with({"optim.lrr=1"}, R"(seeds: [1, 1]
 titel: x
 common: {stepz: 3}
 runs:
@@ -89,9 +94,7 @@ runs:
     sweep: {steps: [1, 2]}
   - name: a
     seed: 4
-)",
-                      "c.yaml", {"optim.lrr=1"});
-  });
+)");
   for (const char* part :
        {"c.yaml: seeds: the same seed appears twice",
         "c.yaml:2: titel: unknown key; did you mean title?",
@@ -108,12 +111,10 @@ runs:
 }
 
 TEST(ComparePlan, ImpossibleRunsAreNamed) {
-  const std::string error = error_of([] {
-    read_compare_plan(
-        "common: {data: {train: [a]}}\nruns: [{name: r}, {name: r, steps: 2}]\n"
-        "eval: {valid: [b]}\n",
-        "c.yaml", {});
-  });
+  const std::string error =
+      error_with({},
+                 "common: {data: {train: [a]}}\nruns: [{name: r}, {name: r, steps: 2}]\n"
+                 "eval: {valid: [b]}\n");
   EXPECT_THAT(error, HasSubstr("run r: base is empty")) << error;
   EXPECT_THAT(error, HasSubstr("the name r appears twice")) << error;
 }
@@ -133,41 +134,34 @@ TEST(ComparePlan, ARunIsEvaluatedWithWhatItHas) {
 }
 
 TEST(ComparePlan, ARunMayHaveItsOwnSeedsAndAttentions) {
-  const ComparePlan plan = read_compare_plan(
+  const ComparePlan plan = plan_of(
       "seeds: [1, 2]\ncommon: {base: b, data: {train: [a]}}\nruns:\n"
       "  - {name: own, seeds: [7], attentions: [dense, 'sparq:8']}\n  - name: shared\n"
-      "eval: {valid: [b], attentions: [dense]}\n",
-      "c.yaml", {});
+      "eval: {valid: [b], attentions: [dense]}\n");
   ASSERT_EQ(plan.runs.size(), 3u);
   EXPECT_EQ(plan.runs[0].config.seed, 7);
   EXPECT_EQ(plan.runs[0].attentions, (Words{"dense", "sparq:8"}));
   EXPECT_EQ(plan.runs[2].config.seed, 2);
   EXPECT_EQ(plan.runs[2].attentions, (Words{"dense"}));
 
-  const auto error_with = [](const std::string& own) {
-    return error_of([&] {
-      read_compare_plan("common: {base: b, data: {train: [a]}}\nruns:\n  - {name: r, " + own +
-                            "}\neval: {valid: [b]}\n",
-                        "c.yaml", {});
-    });
+  const auto error_of_run = [](const std::string& own) {
+    return error_with({}, "common: {base: b, data: {train: [a]}}\nruns:\n  - {name: r, " + own +
+                              "}\neval: {valid: [b]}\n");
   };
-  EXPECT_THAT(error_with("seeds: [3, 3]"), HasSubstr("runs: seeds: the same seed appears twice"));
-  EXPECT_THAT(error_with("attentions: [sparc]"), HasSubstr("unknown attention"));
-  EXPECT_THAT(error_with("seeds: many"), HasSubstr("c.yaml:3: seeds"));
+  EXPECT_THAT(error_of_run("seeds: [3, 3]"), HasSubstr("runs: seeds: the same seed appears twice"));
+  EXPECT_THAT(error_of_run("attentions: [sparc]"), HasSubstr("unknown attention"));
+  EXPECT_THAT(error_of_run("seeds: many"), HasSubstr("c.yaml:3: seeds"));
 }
 
 TEST(ComparePlan, AttentionsThatCannotBeAreNamed) {
-  const auto error_with = [](const std::string& attentions) {
-    return error_of([&] { read_compare_plan(kText, "c.yaml", {"eval.attentions=" + attentions}); });
-  };
-  EXPECT_THAT(error_with("[dense, sparc:3]"),
+  EXPECT_THAT(error_with({"eval.attentions=[dense, sparc:3]"}),
               HasSubstr("eval.attentions: unknown attention \"sparc\""));
   // The dense run has no groups.
-  EXPECT_THAT(error_with("[soft, hard:2]"),
+  EXPECT_THAT(error_with({"eval.attentions=[soft, hard:2]"}),
               HasSubstr("run full: it supports none of eval.attentions"));
-  EXPECT_EQ(read_compare_plan(kText, "c.yaml", {"eval.attentions=dense,sparq:32:rank=8"})
-                .config.eval.settings.attentions,
-            (Words{"dense", "sparq:32:rank=8"}));
+  EXPECT_EQ(
+      plan_of(kText, {"eval.attentions=dense,sparq:32:rank=8"}).config.eval.settings.attentions,
+      (Words{"dense", "sparq:32:rank=8"}));
 }
 
 /// A config of configs/paper, with what its first lines ask to be named.
@@ -268,9 +262,7 @@ TEST(PaperConfigs, WhereThereIsLoraItIsThereAtFocussParameters) {
 }
 
 TEST(ComparePlan, TextsOfTargetAndSource) {
-  const auto plan = [](const Words& overrides) {
-    return read_compare_plan(kText, "c.yaml", overrides).config.eval;
-  };
+  const auto plan = [](const Words& overrides) { return plan_of(kText, overrides).config.eval; };
   using Splits = std::vector<std::pair<std::string, Words>>;
   EXPECT_EQ(plan({}).splits(true), (Splits{{"valid", {"b.txt"}}}));
   const CompareEval eval =
@@ -284,13 +276,10 @@ TEST(ComparePlan, TextsOfTargetAndSource) {
                                        {"test source", {"ts.txt"}}}));
   EXPECT_TRUE(eval.has_tests());
   EXPECT_FALSE(plan({}).has_tests());
-  const auto error_with = [](const std::string& override) {
-    return error_of([&] { read_compare_plan(kText, "c.yaml", {override}); });
-  };
-  EXPECT_THAT(error_with("eval.texts.target=t.txt"), HasSubstr("eval.texts.source is empty"));
-  EXPECT_THAT(error_with("eval.test_texts.source=t.txt"),
+  EXPECT_THAT(error_with({"eval.texts.target=t.txt"}), HasSubstr("eval.texts.source is empty"));
+  EXPECT_THAT(error_with({"eval.test_texts.source=t.txt"}),
               HasSubstr("eval.test_texts.target is empty"));
-  EXPECT_THAT(error_with("eval.valid=[]"), HasSubstr("eval.valid is empty"));
+  EXPECT_THAT(error_with({"eval.valid=[]"}), HasSubstr("eval.valid is empty"));
 }
 
 TEST(PaperConfigs, MethodsAreThoseOfTheTables) {
