@@ -44,7 +44,7 @@ std::vector<Tensor> results(const Case& c, const simd::Bf16Kernels* bf16) {
   AttentionOptions options = options_of(c);
   options.bf16 = bf16;
   return value_and_gradients(
-      inputs_of(c), [&](const Variables& v) { return attention(v[0], v[1], v[2], options); });
+      inputs_of(c), [&](const Variables& v) { return attention(v[0], v[1], v[2], options); }, 4);
 }
 
 void expect_near(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected,
@@ -85,13 +85,10 @@ TEST(Attention, EqualsTheComposedForm) {
     const Tensor lse = tiled_attention({x[0], x[1], x[2], options_of(c)},
                                        causal_plan(c.batch, c.seq_len, c.window), nullptr)
                            .lse;
-    expect_near(results(c, nullptr),
-                value_and_gradients(x,
-                                    [&](const Variables& v) {
-                                      return composed_attention(v[0], v[1], v[2], {}, options_of(c),
-                                                                nullptr, &expected_lse);
-                                    }),
-                tolerance(1e-5, 1e-10));
+    const auto composed = [&](const Variables& v) {
+      return composed_attention(v[0], v[1], v[2], {}, options_of(c), nullptr, &expected_lse);
+    };
+    expect_near(results(c, nullptr), value_and_gradients(x, composed, 4), tolerance(1e-5, 1e-10));
     EXPECT_LE(relative_difference(lse, expected_lse), tolerance(1e-5, 1e-10));
   }
 }
@@ -257,7 +254,7 @@ TEST(DocumentAttention, EachIsAloneInItsRow) {
       const std::vector<Tensor> x = inputs_of(documents.back());
       const auto packed = [&](const Variables& v) { return attention(v[0], v[1], v[2], options); };
       const auto alone = [&](const Variables& v) { return one_by_one(v, options); };
-      expect_near(value_and_gradients(x, packed), value_and_gradients(x, alone),
+      expect_near(value_and_gradients(x, packed, 4), value_and_gradients(x, alone, 4),
                   tolerance(1e-5, 1e-12));
     }
 }
