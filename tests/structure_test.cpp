@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 34720;
+constexpr std::size_t kMostLinesOfTests = 34040;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -196,33 +196,33 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 3440},
-                                                     {"apps/terminal", 190},
-                                                     {"autograd", 1090},
-                                                     {"autograd/attention", 1920},
-                                                     {"autograd/base", 675},
-                                                     {"autograd/gemm", 1755},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 3695},
+                                                     {"apps/terminal", 200},
+                                                     {"autograd", 1080},
+                                                     {"autograd/attention", 1900},
+                                                     {"autograd/base", 785},
+                                                     {"autograd/gemm", 1710},
                                                      {"autograd/ops", 860},
-                                                     {"autograd/simd", 3605},
-                                                     {"data/chat", 4285},
-                                                     {"data/files", 1610},
-                                                     {"data/gguf", 1775},
-                                                     {"data/settings", 1180},
-                                                     {"data/synthetic", 830},
-                                                     {"data/tensors", 1920},
+                                                     {"autograd/simd", 3600},
+                                                     {"data/chat", 4280},
+                                                     {"data/files", 1605},
+                                                     {"data/gguf", 1745},
+                                                     {"data/settings", 1185},
+                                                     {"data/synthetic", 825},
+                                                     {"data/tensors", 1910},
                                                      {"data/text", 645},
-                                                     {"data/tokenizers", 3030},
+                                                     {"data/tokenizers", 2980},
                                                      {"data/tokens", 1125},
                                                      {"focus", 280},
-                                                     {"focus/adapters", 3035},
-                                                     {"focus/evaluation", 4940},
+                                                     {"focus/adapters", 3020},
+                                                     {"focus/evaluation", 4880},
                                                      {"focus/generation", 470},
-                                                     {"focus/method", 6735},
-                                                     {"focus/models", 1720},
-                                                     {"focus/speed", 735},
-                                                     {"focus/training", 3185},
-                                                     {"layers", 3160},
-                                                     {"layers/architectures", 620},
+                                                     {"focus/method", 6660},
+                                                     {"focus/models", 1690},
+                                                     {"focus/speed", 720},
+                                                     {"focus/training", 3160},
+                                                     {"layers", 3075},
+                                                     {"layers/architectures", 610},
                                                      {"optim", 515}};
 
 TEST(Structure, FoldersKeepTheirBudgets) {
