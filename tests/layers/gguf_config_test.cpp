@@ -14,10 +14,6 @@ namespace {
 using testing::HasSubstr;
 using Model = GgufModel;
 
-void expect_refused(const Model& model, const std::string& part) {
-  EXPECT_THAT(model.error(), HasSubstr(part));
-}
-
 TEST(GgufConfig, DefaultsOfKeysThatAreAbsent) {
   // norm_eps is the decimal, not the float32.
   EXPECT_EQ(Model().config(), (ModelConfig{.model_type = "llama",

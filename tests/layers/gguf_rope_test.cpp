@@ -13,10 +13,6 @@ namespace {
 using testing::HasSubstr;
 using Model = GgufModel;
 
-void expect_refused(const Model& model, const std::string& part) {
-  EXPECT_THAT(model.error(), HasSubstr(part));
-}
-
 TEST(GgufRope, RotaryEmbeddings) {
   for (const std::uint32_t dims : {0u, 1u, 5u, 8u, ~0u})
     expect_refused(Model().u32("rope.dimension_count", dims),

@@ -93,4 +93,8 @@ class GgufModel {
   std::vector<std::tuple<std::string, std::vector<std::uint64_t>, std::vector<float>>> tensors_;
 };
 
+inline void expect_refused(const GgufModel& model, const std::string& part) {
+  EXPECT_THAT(model.error(), testing::HasSubstr(part));
+}
+
 }  // namespace focus
