@@ -10,7 +10,6 @@
 namespace focus {
 namespace {
 
-using testing::HasSubstr;
 using Model = GgufModel;
 
 TEST(GgufRope, RotaryEmbeddings) {
