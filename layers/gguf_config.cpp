@@ -309,6 +309,22 @@ std::span<const TensorRule> gguf_rules() {
   return rules;
 }
 
+namespace {
+
+/// Keys that change what is computed and that no family here has.
+void refuse_other_forms(const GgufSettings& s) {
+  const GgufMetadata& metadata = s.source().metadata();
+  const std::string causal = s.key("attention.causal");
+  if (!metadata.flag(causal).value_or(true))
+    fail("{}: {} is false, which is not supported: attention here is causal", s.where(), causal);
+  for (const char* name : {"attention.clamp_kqv", "attention.max_alibi_bias", "expert_count"}) {
+    const double value = s.number(name, 0);
+    if (value != 0) fail("{}: {} is {}, which is not supported", s.where(), s.key(name), value);
+  }
+}
+
+}  // namespace
+
 ModelConfig read_gguf_config(const GgufSource& source) {
   const GgufMetadata& metadata = source.metadata();
   const std::string architecture = architecture_of(metadata);
@@ -316,6 +332,7 @@ ModelConfig read_gguf_config(const GgufSource& source) {
   const bool window =
       s.has("attention.sliding_window") && s.integer("attention.sliding_window") > 0;
   const Family& family = find_gguf_family(architecture, window, metadata.where());
+  refuse_other_forms(s);
   ModelConfig c = family.common;
   c.model_type = family.model_type;
   const auto validate = [&](const ModelConfig& config) {

@@ -141,6 +141,11 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   check(json.is_object(), "{}: not a JSON object", where);
   const JsonFields fields(json, where);
   const std::string model_type = fields.text("model_type");
+  for (const auto& [key, causal] : {std::pair{"use_bidirectional_attention", false},
+                                    {"bidirectional", false},
+                                    {"is_causal", true}})
+    check(fields.boolean(key, causal) == causal,
+          "{}: {} is {}, which is not supported: attention here is causal", where, key, !causal);
   check(!fields.has("quantization_config"), "{}: quantised checkpoints are not supported", where);
   const Family& family = find_family(model_type, where);
   ModelConfig config = family.common;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
@@ -151,12 +152,24 @@ std::vector<double> read_scores(const GgufMetadata& metadata, const GgufVocabula
   return *std::move(scores);
 }
 
+/// llama.cpp finds them by their names, <0x00> to <0xFF>, whatever type a converter gave them.
+void find_byte_tokens(GgufVocabulary& v) {
+  std::set<std::string> missing;
+  for (int byte = 0; byte < 256; ++byte) missing.insert(fmt::format("<0x{:02X}>", byte));
+  std::vector<std::size_t> found;
+  for (std::size_t id = 0; id < v.tokens.size(); ++id)
+    if (missing.erase(v.tokens[id]) > 0) found.push_back(id);
+  if (missing.empty())
+    for (const std::size_t id : found) v.types[id] = TokenType::byte;
+}
+
 /// Changes the vocabulary's tokens to what the model's pieces are.
 SentencePieceModel sentencepiece_model(const GgufMetadata& metadata, GgufVocabulary& v) {
   const std::vector<double> scores = read_scores(metadata, v);
   SentencePieceModel parts;
   parts.unk_id = unknown_token(v);
   add_default_ends(v, metadata);
+  find_byte_tokens(v);
   std::size_t bytes = 0;
   for (std::size_t id = 0; id < v.tokens.size(); ++id) {
     SentencePieceModel::Piece piece = {v.tokens[id], static_cast<float>(scores[id]), v.types[id]};

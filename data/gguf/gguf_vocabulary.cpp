@@ -45,9 +45,17 @@ Json split_by(const char* expression) {
   return sequence(Json::array({split(expression), byte_level(false)}));
 }
 
-Json default_steps() {
+// DeepSeek's: line ends, letters, punctuation, Chinese and Korean. The letters of the first are
+// those of scripts with capitals, which its file lists one by one.
+constexpr const char* kDeepseekExpressions[] = {
+    R"([\r\n])", R"(\s?[\p{Lu}\p{Ll}\p{Lt}]+)", R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)",
+    R"(\s+$)",   R"([一-龥ࠀ-一가-퟿]+)", R"(\p{N}+)"};
+constexpr const char* kDeepseekCoderExpressions[] = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
+                                                     R"([一-龥ࠀ-一가-퟿]+)", R"(\p{N})"};
+
+Json steps_of(std::span<const char* const> expressions) {
   Json steps = Json::array();
-  for (const char* expression : kDefaultExpressions) steps.push_back(split(expression));
+  for (const char* expression : expressions) steps.push_back(split(expression));
   steps.push_back(byte_level(false));
   return sequence(std::move(steps));
 }
@@ -55,17 +63,28 @@ Json default_steps() {
 std::vector<GgufPreTokenizer> make_table() {
   const Json digits = {{"type", "Digits"}, {"individual_digits", true}};
   return {
-      {.names = {"gpt-2", "phi-2", "olmo", "mpt", "jais"}, .steps = byte_level(true)},
-      {.names = {"smollm", "starcoder", "refact", "command-r", "codeshell"},
+      {.names = {"gpt-2", "phi-2", "olmo", "mpt", "jais", "trillion", "mellum", "a.x-4.0",
+                 "exaone4", "granite-docling"},
+       .steps = byte_level(true)},
+      {.names = {"smollm", "starcoder", "refact", "command-r", "codeshell", "minerva-7b"},
        .steps = sequence(Json::array({digits, byte_level(true)}))},
-      {.names = {"llama-bpe", "llama3", "llama-v3", "pixtral", "lfm2", "falcon3"},
+      {.names = {"llama-bpe", "llama3", "llama-v3", "pixtral", "lfm2", "falcon3", "falcon-h1",
+                 "midm-2.0"},
        .steps = split_by(kLlama3Expression),
        .ignore_merges = true,
        .adds_bos = true},
       {.names = {"qwen2"}, .steps = split_by(kQwen2Expression), .nfc = true},
-      {.names = {"deepseek-r1-qwen", "stablelm2", "megrez"}, .steps = split_by(kQwen2Expression)},
-      {.names = {"dbrx", "smaug-bpe"}, .steps = split_by(kLlama3Expression)},
-      {.names = {"default"}, .steps = default_steps()},
+      {.names = {"deepseek-r1-qwen", "stablelm2", "megrez", "kormo"},
+       .steps = split_by(kQwen2Expression)},
+      {.names = {"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"}, .steps = split_by(kLlama3Expression)},
+      {.names = {"gpt-4o", "llama4"}, .steps = split_by(kGpt4oExpression)},
+      {.names = {"tekken"},
+       .steps = split_by(kTekkenExpression),
+       .ignore_merges = true,
+       .adds_bos = true},
+      {.names = {"deepseek-llm"}, .steps = steps_of(kDeepseekExpressions)},
+      {.names = {"deepseek-coder"}, .steps = steps_of(kDeepseekCoderExpressions)},
+      {.names = {"default"}, .steps = steps_of(kDefaultExpressions)},
   };
 }
 

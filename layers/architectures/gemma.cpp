@@ -30,8 +30,6 @@ void read_gemma(const JsonFields& json, ModelConfig& c) {
         read_softcap(json, "attn_logit_softcapping", c.attn_logit_softcapping);
   else
     json.report_ignored("attn_logit_softcapping", 0);
-  check(!json.boolean("use_bidirectional_attention", false),
-        "{}: use_bidirectional_attention is not supported: attention here is causal", json.where());
 }
 
 void write_gemma(const ModelConfig& c, nlohmann::ordered_json& json) {

@@ -104,6 +104,14 @@ TEST(GgufConfig, RefusesAbsurdNumbers) {
   expect_refused(Model().text("block_count", "2"), "must be an integer");
 }
 
+TEST(GgufConfig, RefusesAttentionThatIsNotCausal) {
+  EXPECT_THAT(Model().flag("attention.causal", false).error(),
+              HasSubstr("llama.attention.causal is false"));
+  EXPECT_EQ(Model().flag("attention.causal", true).config().model_type, "llama");
+  EXPECT_THAT(Model().f32("attention.clamp_kqv", 8).error(), HasSubstr("clamp_kqv is 8"));
+  EXPECT_THAT(Model().u32("expert_count", 8).error(), HasSubstr("llama.expert_count is 8"));
+}
+
 TEST(GgufConfig, SlidingWindows) {
   using Windows = std::vector<Index>;
   const ModelConfig mistral = Model().u32("attention.sliding_window", 7).config();

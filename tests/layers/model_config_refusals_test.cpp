@@ -121,6 +121,8 @@ const std::vector<Refusal> kRefusals = {
     {"gemma2", "attn_logit_softcapping", 1e-40, "attn_logit_softcapping must be from"},
     {"gemma2", "final_logit_softcapping", -3, "final_logit_softcapping"},
     {"gemma2", "use_bidirectional_attention", true, "use_bidirectional_attention"},
+    {"llama", "is_causal", false, "attention here is causal"},
+    {"qwen3", "use_bidirectional_attention", true, "attention here is causal"},
     {"gemma2", "hidden_activation", "relu", "\"relu\""},
     {"gemma3_text", "use_bidirectional_attention", true, "use_bidirectional_attention"},
     {"gemma3_text", "final_logit_softcapping", 0, "must be positive or null"},

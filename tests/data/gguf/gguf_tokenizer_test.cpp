@@ -119,16 +119,16 @@ TEST(GgufTokenizer, OthersAreRefusedByName) {
     expect_refused(GgufFile().text("tokenizer.ggml.model", model), model);
     expect_refused(GgufFile().text("tokenizer.ggml.model", model), "--tokenizer FILE");
   }
-  for (const char* pre : {"tekken", "gpt-4o", "deepseek-v3", "qwen35", ""})
+  for (const char* pre : {"deepseek-v3", "qwen35", ""})
     expect_refused(byte_level_keys(pre).file(), fmt::format("tokenizer.ggml.pre \"{}\"", pre));
 }
 
 TEST(GgufTokenizer, EachNameSplitsInItsWay) {
   const std::vector<std::string> singly = {"1", "2", "3", "1"}, all = {"123", "1"};
   const std::map<std::string, std::vector<std::string>> wanted = {
-      {"gpt-2", all},        {"jais", all},      {"smollm", singly},
-      {"command-r", singly}, {"llama-bpe", all}, {"qwen2", singly},
-      {"megrez", singly},    {"dbrx", all},      {"default", all}};
+      {"gpt-2", all},     {"jais", all},     {"smollm", singly}, {"command-r", singly},
+      {"llama-bpe", all}, {"qwen2", singly}, {"megrez", singly}, {"dbrx", all},
+      {"default", all},   {"gpt-4o", all},   {"tekken", singly}, {"deepseek-llm", all}};
   for (const auto& [pre, expected] : wanted)
     EXPECT_EQ(pieces(*from_keys(byte_level_keys(pre).file()), "1231"), expected) << pre;
   // Digits are counted from the left in threes where the pattern does so.
@@ -233,6 +233,35 @@ TEST(GgufTokenizer, SentencePieceMergesByScore) {
   EXPECT_EQ(config_of(*tokenizer).at("tokenizer_class"), "PreTrainedTokenizerFast");
 }
 
+TEST(GgufTokenizer, CapitalsAndContractionsSplitAsGpt4oAndTekkenDo) {
+  // "'t" and "STOPNow" are tokens where they stay together.
+  const auto count = [](const char* pre, const std::string& word, const std::string& text) {
+    Keys keys = byte_level_keys(pre);
+    for (std::size_t end = 2; end <= word.size(); ++end) {
+      keys.merges.push_back(word.substr(0, end - 1) + " " + word[end - 1]);
+      keys.add(word.substr(0, end));
+    }
+    return from_keys(keys.file())->encode(text).size();
+  };
+  for (const char* pre : {"gpt-4o", "tekken"}) {
+    EXPECT_EQ(count(pre, "ABab", "ABab"), 1u) << pre;      // capitals, then small letters
+    EXPECT_EQ(count(pre, "abAB", "abAB"), 4u - 1) << pre;  // not after those
+    EXPECT_EQ(count(pre, "./", "./"), 1u) << pre;
+  }
+  EXPECT_EQ(count("gpt-4o", "I'LL", "I'LL"), 1u);
+  EXPECT_EQ(count("tekken", "I'LL", "I'LL"), 4u);
+  EXPECT_EQ(count("llama-bpe", "abAB", "abAB"), 1u);
+}
+
+TEST(GgufTokenizer, BytesOfSentencePieceAreFoundByTheirNames) {
+  Keys keys = sentencepiece_keys();
+  const auto right = from_keys(keys.file());
+  for (std::int32_t& type : keys.types) type = type == 6 ? 1 : type;
+  const auto other = from_keys(keys.file());
+  EXPECT_EQ(other->encode("a\xC3\xA9\n"), right->encode("a\xC3\xA9\n"));
+  EXPECT_EQ(other->decode(other->encode("a\xC3\xA9\n")), "a\xC3\xA9\n");
+}
+
 TEST(GgufTokenizer, SentencePieceDefaultsAreThoseOfLlamaCpp) {
   Keys keys = sentencepiece_keys();
   keys.ids.clear();
@@ -294,7 +323,8 @@ TEST(GgufTokenizer, HostileListsAreRefused) {
   expect_refused(piece([](Keys& k) { k.scores.pop_back(); }), "scores has 265 values for 266");
   expect_refused(piece([](Keys& k) { k.scores.clear(); }), "scores");
   expect_refused(piece([](Keys& k) { k.scores[3] = NAN; }), "token 3 is nan");
-  expect_refused(piece([](Keys& k) { k.types[7] = 1; }), "255 of the 256 byte tokens");
+  expect_refused(piece([](Keys& k) { k.tokens[7] = "<0x100>", k.types[7] = 1; }),
+                 "255 of the 256 byte tokens");
   expect_refused(piece([](Keys& k) { k.tokens[7] = "<0x0Z>"; }), kWhere);
   expect_refused(piece([](Keys& k) {
                    k.ids.erase("unknown");
