@@ -23,9 +23,17 @@ std::string cut(std::string_view text) {
   return std::string(text.substr(0, end)) + "...";
 }
 
-std::string dump(const nlohmann::json& value) {
-  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+/// The library's own reader rounds whole numbers beyond 64 bits.
+class ExactReader : public nlohmann::detail::json_sax_dom_parser<nlohmann::ordered_json> {
+ public:
+  using Base = nlohmann::detail::json_sax_dom_parser<nlohmann::ordered_json>;
+  using Base::Base;
+  bool number_float(double value, const std::string& digits) {
+    if (digits.find_first_of(".eE") != std::string::npos) return Base::number_float(value, digits);
+    nlohmann::ordered_json::binary_t exact({digits.begin(), digits.end()});
+    return binary(exact);
+  }
+};
 
 }  // namespace
 
@@ -45,9 +53,9 @@ std::string shown_whole(std::string_view text) {
   return result;
 }
 
-std::string json_quoted(std::string_view text) { return dump(cut(text)); }
+std::string json_quoted(std::string_view text) { return json_text(nlohmann::json(cut(text))); }
 
-std::string shown_json(const nlohmann::json& value) { return cut(dump(value)); }
+std::string shown_json(const nlohmann::json& value) { return cut(json_text(value)); }
 
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where) {
   using Json = nlohmann::json;
@@ -75,6 +83,14 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& where
     const std::size_t said = quote == std::string_view::npos ? message.size() : quote + 12;
     fail("{}: not valid JSON: {}{}", where, message.substr(0, said), shown(message.substr(said)));
   }
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where) {
+  parse_strict_json(text, where);
+  nlohmann::ordered_json json;
+  ExactReader reader(json);
+  nlohmann::ordered_json::sax_parse(text, &reader);
+  return json;
 }
 
 void for_each_row(std::string_view text,

@@ -13,6 +13,10 @@ namespace focus {
 /// errors too. `where` names the file. Throws std::runtime_error with one line.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where);
 
+/// The same with members in the order of the text, and a whole number beyond 64 bits as the binary
+/// value of its digits, so that none is lost.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where);
+
 /// Calls f(row, its number from 1) for each line of JSON Lines that is not blank.
 void for_each_row(std::string_view text,
                   const std::function<void(std::string_view row, std::size_t line)>& f);
@@ -24,6 +28,13 @@ std::string shown(std::string_view text);
 std::string shown_whole(std::string_view text);
 /// The same in quotation marks.
 std::string json_quoted(std::string_view text);
+/// A value as it is written into a file, in one line or by `indent` blanks a level: what is not
+/// UTF-8 in it, such as a file's name, becomes U+FFFD.
+template <class Json>
+std::string json_text(const Json& value, int indent = -1) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 /// A value of a JSON file for a message, cut where it is long.
 std::string shown_json(const nlohmann::json& value);
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace focus::jinja {
 
@@ -20,6 +21,9 @@ template <class... Args>
 [[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) {
   throw TemplateError(fmt::format(text, std::forward<Args>(args)...));
 }
+
+/// Parts of a text: from the first byte to the one behind the last.
+using TextRanges = std::vector<std::pair<std::size_t, std::size_t>>;
 
 /// What a template may use: it comes with a model, from whoever made that.
 struct Limits {

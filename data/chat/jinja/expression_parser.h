@@ -321,6 +321,11 @@ class ExpressionParser {
     const std::size_t first = base == 10 ? 0 : 2;
     std::int64_t value = 0;
     const auto read = std::from_chars(text.data() + first, text.data() + text.size(), value, base);
+    if (read.ec != std::errc() && base == 10)
+      return lazy(
+          token.line, {},
+          [digits = text.substr(std::min(text.find_first_not_of('0'), text.size() - 1))](
+              Interpreter& in, const Parts&) { return Value::big_integer(in.budget, digits); });
     if (read.ec != std::errc()) refuse("the number {} does not fit in 64 bits", text.substr(0, 40));
     return constant(token.line, Value::integer(value));
   }
@@ -408,11 +413,13 @@ class ExpressionParser {
     return result;
   }
 
-  /// parts[0] | definition(parts[1], ...)
-  static Expression applied(int line, const Definition& definition, Parts parts) {
-    return node(line, std::move(parts), [&definition](Interpreter& in, Arguments& values) {
+  /// parts[0] | name(parts[1], ...). As in Jinja an unknown name does no harm where it never runs:
+  /// `known` refuses it then.
+  static Expression applied(int line, const Definition* definition, const std::string& name,
+                            const Definition& (*known)(std::string_view), Parts parts) {
+    return node(line, std::move(parts), [=](Interpreter& in, Arguments& values) {
       const Value input = values.take_first();
-      return jinja::call(in, definition, input, values);
+      return jinja::call(in, definition != nullptr ? *definition : known(name), input, values);
     });
   }
 
@@ -420,16 +427,16 @@ class ExpressionParser {
     skip("|");
     const int line = current().line;
     Parts parts = list(std::move(input));
-    const Definition& definition = known_filter(expect_name());
+    const std::string name = expect_name();
     if (is("(")) arguments(parts);
-    return applied(line, definition, std::move(parts));
+    return applied(line, find_filter(name), name, known_filter, std::move(parts));
   }
 
   Expression test(Expression input) {
     const int line = take().line;
     const bool differs = skip("not");
     Parts parts = list(std::move(input));
-    const Definition& definition = known_test(expect_name());
+    const std::string name = expect_name();
     const bool operand = is(TokenKind::name) || is(TokenKind::string) || is(TokenKind::integer) ||
                          is(TokenKind::real) || is("[") || is("{");
     if (is("(")) {
@@ -438,7 +445,7 @@ class ExpressionParser {
       if (is("is")) refuse("tests cannot be chained with 'is'");
       parts.all.push_back(postfix(primary()));
     }
-    Expression result = applied(line, definition, std::move(parts));
+    Expression result = applied(line, find_test(name), name, known_test, std::move(parts));
     return differs ? node(line, list(std::move(result)), opposite) : std::move(result);
   }
 

@@ -54,6 +54,7 @@ std::optional<std::int64_t> read_integer(std::string_view text, std::int64_t bas
 Value int_filter(const Call& call) {
   const Value& value = call.self;
   call.self.require_defined();
+  if (value.is_big()) return value;
   if (value.is_integral()) return Value::integer(value.as_integer());
   std::optional<double> real;
   if (value.is(Kind::real)) real = value.as_real();
@@ -78,6 +79,7 @@ Value float_filter(const Call& call) {
 
 /// To that many decimal places, ties to even as the exact binary number lies; whole numbers stay.
 Value rounded(const Value& value, std::int64_t precision) {
+  if (value.is_big() && precision >= 0) return value;
   if (value.is_integral() && precision >= 0) return Value::integer(value.as_integer());
   if (precision < 0 || precision > 300 || value.is_integral())
     refuse("round to {} places is not supported", precision);

@@ -41,7 +41,9 @@ Flow Interpreter::run(const Block& block) {
 Value Interpreter::captured(const Block& block, Flow& flow) {
   std::string text;
   std::swap(output, text);
+  ++captures_;
   flow = run(block);
+  --captures_;
   std::swap(output, text);
   return Value::string(budget, std::move(text));
 }
@@ -207,8 +209,8 @@ Template::Template(const std::string& source, std::string where, const Limits& l
   }
 }
 
-std::string Template::render(const nlohmann::ordered_json& variables,
-                             std::optional<std::tm> now) const {
+std::string Template::render(const nlohmann::ordered_json& variables, std::optional<std::tm> now,
+                             TextRanges* generated) const {
   check(variables.is_object() || variables.is_null(), "{}: its variables are a {}, not an object",
         where_, variables.type_name());
   const nlohmann::ordered_json none = nlohmann::ordered_json::object();
@@ -216,6 +218,7 @@ std::string Template::render(const nlohmann::ordered_json& variables,
   try {
     interpreter.emplace(limits_, variables.is_null() ? none : variables, now ? *now : present());
     interpreter->run(*block_);
+    if (generated != nullptr) *generated = std::move(interpreter->generated);
     return std::move(interpreter->output);
   } catch (const TemplateError& error) {
     fail("{}: line {}: {}", where_, interpreter ? interpreter->line : 1, shown_whole(error.what()));

@@ -84,12 +84,17 @@ class Interpreter {
 
   Budget budget;
   const std::tm now;
-  int line = 1;         // that was reached, for errors
-  std::string output;   // of the template, or of the block that is captured
-  Value captured_text;  // of the block that a filter reads
+  int line = 1;          // that was reached, for errors
+  std::string output;    // of the template, or of the block that is captured
+  Value captured_text;   // of the block that a filter reads
+  TextRanges generated;  // what generation blocks wrote into the template's own output
   std::deque<LoopState> loops;
   std::deque<Namespace> spaces;
 
+  /// Notes that a generation block has written what follows `begin` of the output.
+  void mark_generated(std::size_t begin) {
+    if (captures_ == 0 && output.size() > begin) generated.emplace_back(begin, output.size());
+  }
   /// One level of evaluation.
   Nesting deeper() { return {depth_, kMostEvaluationDepth, "the template calls itself"}; }
   Flow run(const Block& block);
@@ -132,7 +137,7 @@ class Interpreter {
 
   Value variables_;
   std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
-  int depth_ = 0;
+  int depth_ = 0, captures_ = 0;
 };
 
 }  // namespace focus::jinja

@@ -324,7 +324,12 @@ class TemplateParser : ExpressionParser {
   Run generation() {
     Macro own;
     called_body(own, "endgeneration");
-    return scope(std::move(own.body));
+    return [block = scope(std::move(own.body))](Interpreter& in) {
+      const std::size_t begin = in.output.size();
+      const Flow flow = block(in);
+      in.mark_generated(begin);
+      return flow;
+    };
   }
 
   Run loop_control() {

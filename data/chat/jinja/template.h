@@ -23,9 +23,11 @@ class Template {
   Template(const std::string& source, std::string where, const Limits& limits = {});
 
   /// The text for these variables (an object; null: none). `now` is the time that strftime_now()
-  /// gives; empty: the present, of this place. Throws std::runtime_error with one line likewise.
+  /// gives; empty: the present, of this place. `generated`, where not null, gets what generation
+  /// blocks wrote. Throws std::runtime_error with one line likewise.
   std::string render(const nlohmann::ordered_json& variables,
-                     std::optional<std::tm> now = std::nullopt) const;
+                     std::optional<std::tm> now = std::nullopt,
+                     TextRanges* generated = nullptr) const;
 
  private:
   std::shared_ptr<const Block> block_;

@@ -26,6 +26,12 @@ int depth_of(const std::vector<Value>& items) {
 /// -1, 0 or 1, exactly, also where a double cannot hold the integer; 2 where one is NaN.
 int compare_numbers(const Value& a, const Value& b) {
   const auto compare = [](auto x, auto y) { return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2; };
+  if (a.is_big() && b.is_big() && (a.as_real() < 0) == (b.as_real() < 0)) {
+    const std::string &x = a.as_string(), &y = b.as_string();
+    const int longer = x.size() == y.size() ? x.compare(y) : compare(x.size(), y.size());
+    return a.as_real() < 0 ? compare(0, longer) : compare(longer, 0);
+  }
+  if (a.is_big() || b.is_big()) return compare(a.as_real(), b.as_real());
   if (a.is_integral() && b.is_integral()) return compare(a.as_integer(), b.as_integer());
   const auto exact = [](const Value& x) {
     return x.is_integral() ? static_cast<long double>(x.as_integer()) : x.as_real();
@@ -50,6 +56,12 @@ bool is_hashable(const Value& value) {
 Value Value::string(Budget& budget, std::string text) {
   budget.make(kValueBytes + text.size());
   return constant(std::move(text));
+}
+
+Value Value::big_integer(Budget& budget, std::string digits) {
+  Value value = string(budget, std::move(digits));
+  value.kind_ = Kind::integer;
+  return value;
 }
 
 Value Value::sequence(Budget& budget, Kind kind, std::vector<Value> items) {
@@ -83,7 +95,9 @@ Value Value::from_json(Budget& budget, const nlohmann::ordered_json& json) {
   if (json.is_null()) return none();
   if (json.is_boolean()) return boolean(json.get<bool>());
   if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX)
-    refuse("the number {} does not fit in 64 bits", json.get<std::uint64_t>());
+    return big_integer(budget, std::to_string(json.get<std::uint64_t>()));
+  if (json.is_binary())  // as parse_ordered_json() writes them
+    return big_integer(budget, {json.get_binary().begin(), json.get_binary().end()});
   if (json.is_number_integer()) return integer(json.get<std::int64_t>());
   if (json.is_number_float()) return real(json.get<double>());
   if (json.is_string()) return string(budget, json.get<std::string>());
@@ -305,6 +319,7 @@ class Writer {
     if (value.is(Kind::none)) return json ? "null" : "None";
     if (value.is(Kind::boolean) && json) return value.as_boolean() ? "true" : "false";
     if (value.is(Kind::boolean)) return value.as_boolean() ? "True" : "False";
+    if (value.is_big()) return value.as_string();
     if (value.is(Kind::integer)) return std::to_string(value.as_integer());
     if (value.is(Kind::string))
       return json ? json_quoted(value.as_string()) : jinja::quoted(value.as_string());

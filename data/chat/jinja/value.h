@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -61,6 +62,8 @@ class Value {
   static Value none() { return {Kind::none, {}}; }
   static Value boolean(bool value) { return {Kind::boolean, value}; }
   static Value integer(std::int64_t value) { return {Kind::integer, value}; }
+  /// One beyond 64 bits, which can be printed and compared: its digits, maybe behind a '-'.
+  static Value big_integer(Budget& budget, std::string digits);
   static Value real(double value) { return {Kind::real, value}; }
   static Value range(Range range) { return {Kind::range, range}; }
   static Value space(Namespace* space) { return {Kind::space, space}; }
@@ -91,20 +94,24 @@ class Value {
   bool is_number() const { return is_integral() || is(Kind::real); }
   /// A boolean or an integer.
   bool is_integral() const { return is(Kind::boolean) || is(Kind::integer); }
+  bool is_big() const { return is(Kind::integer) && !std::holds_alternative<std::int64_t>(data_); }
   /// A list or a tuple.
   bool is_sequence() const { return is(Kind::list) || is(Kind::tuple); }
   /// The keys, values or items of a mapping.
   bool is_view() const { return kind_ >= Kind::keys && kind_ <= Kind::items; }
 
   bool as_boolean() const { return std::get<bool>(data_); }
-  /// For an integer or boolean.
+  /// For an integer or boolean. Refuses one beyond 64 bits.
   std::int64_t as_integer() const {
+    if (is_big()) refuse("the number {} does not fit in 64 bits", as_string());
     return is(Kind::boolean) ? std::int64_t{as_boolean()} : std::get<std::int64_t>(data_);
   }
   /// For any number.
   double as_real() const {
+    if (is_big()) return std::strtod(as_string().c_str(), nullptr);
     return is(Kind::real) ? std::get<double>(data_) : static_cast<double>(as_integer());
   }
+  /// A big integer gives its digits.
   const std::string& as_string() const { return shared<const std::string>(); }
   /// The items that `sequence` was given.
   const std::vector<Value>& as_items() const { return shared<const std::vector<Value>>(); }

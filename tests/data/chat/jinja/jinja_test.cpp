@@ -45,7 +45,7 @@ TEST(Jinja, AnErrorNamesFileLineAndThing) {
            {"{{ raise_exception('roles\nalternate') }}",
             "line 1: the template refuses these messages: roles\\nalternate"},
            {"{{ 'a\x01' | x }}\x02", "line 1: the filter 'x' is unknown"},
-           {"{{ 9223372036854775808 }}",
+           {"{{ 9223372036854775808 + 1 }}",
             "line 1: the number 9223372036854775808 does not fit in 64 bits"},
            {"{{ 9223372036854775807 + 1 }}", "line 1: the result of '+' does not fit in 64 bits"}})
     EXPECT_EQ(error_of(source), "chat.jinja: " + error);
@@ -127,6 +127,33 @@ TEST(Jinja, LimitsHoldWhereTheyAreSet) {
   EXPECT_EQ(render("{{ 'a' * 5 }}", {}, {.output = 5}), "aaaaa");
   EXPECT_EQ(error_of("{{ 1 + 1 + 1 }}", {}, {.steps = 3}),
             "chat.jinja: line 1: the template takes more than 3 steps");
+}
+
+TEST(Jinja, AnUnknownFilterOrTestDoesHarmOnlyWhereItRuns) {
+  EXPECT_EQ(render("{% if x %}{{ x | shout(1) }}{% endif %}{{ 1 if 1 or 2 is loud }}"), "1");
+  EXPECT_EQ(error_of("{% if x %}\n{{ x | shout(1) }}{% endif %}", {{"x", 1}}),
+            "chat.jinja: line 2: the filter 'shout' is unknown");
+}
+
+TEST(Jinja, WholeNumbersBeyond64BitsArePrintedAndCompared) {
+  const std::string big = "123456789012345678901234567890";
+  EXPECT_EQ(render("{{ x }} {{ [x]|tojson }} {{ x|int }} {{ x is integer }} {{ x == x + 0 if 0 }}",
+                   {{"x", UINT64_MAX}}),
+            "18446744073709551615 [18446744073709551615] 18446744073709551615 True ");
+  EXPECT_EQ(render("{{ " + big + " }} {{ 1 < " + big + " }} {{ " + big + " < " + big + "1 }} {{ " +
+                   big + " == " + big + " }}"),
+            big + " True True True");
+}
+
+TEST(Jinja, TheAssistantsPartsAreMarked) {
+  const Template chat(
+      "a{% generation %}bc{% endgeneration %}d{% set x %}{% generation %}e"
+      "{% endgeneration %}{% endset %}{% for i in [1, 2] %}{% generation %}{{ i }}"
+      "{% endgeneration %}{% endfor %}",
+      "chat.jinja");
+  TextRanges marked;
+  EXPECT_EQ(chat.render(Json::object(), std::nullopt, &marked), "abcd12");
+  EXPECT_EQ(marked, (TextRanges{{1, 3}, {4, 5}, {5, 6}}));
 }
 
 TEST(Jinja, AMacroOutlivesNoBlock) {
