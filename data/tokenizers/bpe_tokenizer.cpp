@@ -338,6 +338,10 @@ void add_configured_tokens(const TokenizerConfig& config, Parts& parts) {
     next = std::max(next, token.id + 1);
     parts.added_tokens.push_back(std::move(token));
   }
+  for (const auto& [key, token] : config.of_class)
+    if (const auto own = parts.vocabulary.find(token);
+        own != parts.vocabulary.end() && added.emplace(token, own->second).second)
+      parts.added_tokens.push_back({.id = own->second, .content = token, .special = true});
 }
 
 }  // namespace

@@ -51,7 +51,10 @@ class SentencePieceTokenizer : public Tokenizer {
     if (files.size() > 1) add_pieces(parts, config.is_class("LlamaTokenizer"));
     for (const AddedToken& token : config.tokens()) put(token, config);
     const auto of_model = [](int id) { return id < 0 ? std::nullopt : std::optional(id); };
-    const auto find = [&](const std::string& token) { return by_content_.at(token); };
+    const auto find = [&](const std::string& token) {
+      const auto found = by_content_.find(token);
+      return found == by_content_.end() ? std::nullopt : std::optional(found->second);
+    };
     bos_id_ = config.id_of("bos_token", of_model(processor_.bos_id()), find);
     eos_id_ = config.id_of("eos_token", of_model(processor_.eos_id()), find);
     TextEnds bos;

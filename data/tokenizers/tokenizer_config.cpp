@@ -51,7 +51,9 @@ void read_special_tokens(const JsonView& json, TokenizerConfig& config) {
     if (key.ends_with("_token") && token)
       config.named[key] =
           value.is_null() ? std::nullopt : std::optional<std::string>(content_of(item));
-    if (key != "additional_special_tokens" && key != "extra_special_tokens") continue;
+    if (key != "additional_special_tokens" && key != "extra_special_tokens" &&
+        key != "model_specific_special_tokens")
+      continue;
     if (value.is_array())
       for (std::size_t i = 0; i < item.array_size(); ++i)
         config.extra.push_back(content_of(item.item(i)));
@@ -144,6 +146,30 @@ const std::string& tokenizer_file(const TokenizerFiles& files, const std::string
   return found->second;
 }
 
+const std::map<std::string, std::string>& tokens_of_class(const std::string& tokenizer_class) {
+  using Tokens = std::map<std::string, std::string>;
+  static const Tokens end = {{"bos_token", "<|endoftext|>"},
+                             {"eos_token", "<|endoftext|>"},
+                             {"unk_token", "<|endoftext|>"}};
+  static const std::map<std::string, Tokens> classes = {
+      {"GPT2Tokenizer", end},
+      {"GPTNeoXTokenizer", end},
+      {"CodeGenTokenizer", end},
+      {"Qwen2Tokenizer",
+       {{"bos_token", ""}, {"eos_token", "<|endoftext|>"}, {"pad_token", "<|endoftext|>"}}},
+      {"LlamaTokenizer", {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}}},
+      {"GemmaTokenizer",
+       {{"bos_token", "<bos>"},
+        {"eos_token", "<eos>"},
+        {"unk_token", "<unk>"},
+        {"pad_token", "<pad>"}}}};
+  static const Tokens none;
+  const bool fast = tokenizer_class.ends_with("Fast");
+  const auto found =
+      classes.find(tokenizer_class.substr(0, tokenizer_class.size() - (fast ? 4 : 0)));
+  return found == classes.end() ? none : found->second;
+}
+
 TokenizerConfig read_tokenizer_config(const TokenizerFiles& files, const std::string& where) {
   TokenizerConfig config;
   config.where = where;
@@ -164,6 +190,8 @@ TokenizerConfig read_tokenizer_config(const TokenizerFiles& files, const std::st
               [&](const JsonView& json) { read_special_tokens(json, config); });
     with_json(files, kAddedTokens, where, [&](const JsonView& json) { read_added(json, config); });
   }
+  for (const auto& [key, token] : tokens_of_class(config.tokenizer_class))
+    if (!config.named.contains(key)) config.of_class[key] = token;
   std::ranges::sort(config.added, {}, &AddedToken::id);
   for (std::size_t i = 1; i < config.added.size(); ++i)
     if (config.added[i].id == config.added[i - 1].id)

@@ -32,9 +32,11 @@ struct TokenizerConfig {
   std::optional<bool> add_bos_token, add_eos_token, add_prefix_space, legacy;
   /// "bos_token", "eos_token", "pad_token" and the like; null if the file says null.
   std::map<std::string, std::optional<std::string>> named = {};
+  /// Those that its class has where the file does not name the key; empty where it has none.
+  std::map<std::string, std::string> of_class = {};
   /// Tokens with ids: of added_tokens_decoder, or of added_tokens.json.
   std::vector<AddedToken> added = {};
-  /// additional_special_tokens, extra_special_tokens: without ids.
+  /// additional_special_tokens, extra_special_tokens, model_specific_special_tokens: without ids.
   std::vector<std::string> extra = {};
 
   bool is_class(const std::string& name) const {  // or its fast twin of transformers 4
@@ -49,16 +51,25 @@ struct TokenizerConfig {
   /// configuration says, and of one that no file has. Throws where none is left.
   std::int32_t place(const AddedToken& token, std::optional<std::int32_t> own, bool taken,
                      std::int32_t next) const;
-  /// The id that find(text) gives of the token that is named so; `otherwise` where the key is
-  /// missing, none where it is null.
+  /// The id that find(text), which may give none, gives of the token that is named so; where the
+  /// key is missing that of the class, else `otherwise`; none where it is null.
   template <class F>
   std::optional<std::int32_t> id_of(const std::string& key, std::optional<std::int32_t> otherwise,
                                     F&& find) const {
     const auto token = named.find(key);
-    if (token == named.end()) return otherwise;
-    return token->second ? std::optional<std::int32_t>(find(*token->second)) : std::nullopt;
+    if (token != named.end())
+      return token->second ? std::optional<std::int32_t>(find(*token->second)) : std::nullopt;
+    const auto own = of_class.find(key);
+    if (own == of_class.end()) return otherwise;
+    if (own->second.empty()) return std::nullopt;
+    const std::optional<std::int32_t> id = find(own->second);
+    return id ? id : otherwise;
   }
 };
+
+/// The special tokens of a class of transformers' tokenizers, "eos_token" -> its text, which is
+/// empty where the class has none; nothing of a class that is not known.
+const std::map<std::string, std::string>& tokens_of_class(const std::string& tokenizer_class);
 
 /// From the files of a tokenizer; all is unsaid where they hold none of the three. Throws
 /// std::runtime_error for what is no such file, naming `where` and the key.

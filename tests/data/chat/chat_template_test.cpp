@@ -69,6 +69,32 @@ TEST(ChatTemplate, SpecialTokensAsTextsAndObjects) {
   EXPECT_TRUE(chat_special_tokens({}, "model").empty());
 }
 
+TEST(ChatTemplate, SpecialTokensOfTheClassAndByName) {
+  const auto tokens = [](const char* config) {
+    return chat_special_tokens({{"tokenizer_config.json", config}}, "model");
+  };
+  EXPECT_EQ(tokens(R"({"tokenizer_class": "Qwen2TokenizerFast"})")["eos_token"], "<|endoftext|>");
+  EXPECT_FALSE(tokens(R"({"tokenizer_class": "Qwen2Tokenizer"})").contains("bos_token"));
+  EXPECT_FALSE(
+      tokens(R"({"tokenizer_class": "GPT2Tokenizer", "eos_token": null})").contains("eos_token"));
+  EXPECT_EQ(tokens(R"({"extra_special_tokens": {"image": "<i>"}})")["image"], "<i>");
+}
+
+TEST(ChatTemplate, VariablesOfARecordAndOfWords) {
+  const ChatTemplate chat("{{ tools|length }}{{ a }}{{ enable_thinking is false }}{{ lang }}", "t");
+  ChatVariables variables;
+  variables.take({{"tools", "[1, 2]"}, {"chat_template_kwargs", {{"a", 7}}}}, "line");
+  variables.take_word("enable_thinking=false", "w");
+  variables.take_word("lang=German", "w");
+  EXPECT_EQ(chat.render(kHello, variables), "27TrueGerman");
+  EXPECT_THAT(error_of([&] {
+                variables.take({{"tools", 3}}, "line");
+              }),
+              HasSubstr("line: \"tools\""));
+  EXPECT_THAT(error_of([&] { variables.take_word("a", "w"); }), HasSubstr("w: expected KEY=VALUE"));
+  EXPECT_THAT(error_of([&] { parse_tools("{}", "f"); }), HasSubstr("f: expected a list of tools"));
+}
+
 TEST(ChatTemplate, WhatIsNullIsAbsent) {
   const ChatTemplate chat(
       "{% for m in messages %}{{ m.content is defined }}{{ m.thinking }}{% endfor %}", "t");

@@ -255,6 +255,22 @@ TEST(TokenizerFile, TemplateAndEnds) {
   EXPECT_EQ(configured->eos_id(), 300);
 }
 
+TEST(TokenizerFile, TokensThatOnlyTheClassDefines) {
+  json file = plain_file();
+  file["model"]["vocab"]["<|endoftext|>"] = 302;
+  const auto of_class = [&](const std::string& config) {
+    return make_tokenizer("tokenizer.json",
+                          {{"tokenizer.json", file.dump()}, {"tokenizer_config.json", config}});
+  };
+  const auto gpt2 = of_class(R"({"tokenizer_class": "GPT2Tokenizer"})");
+  EXPECT_EQ(gpt2->bos_id(), 302);
+  EXPECT_THAT(gpt2->encode("a<|endoftext|>"), ElementsAre(97, 302));
+  EXPECT_TRUE(gpt2->is_special(302));
+  const auto qwen = of_class(R"({"tokenizer_class": "Qwen2TokenizerFast"})");
+  EXPECT_EQ(qwen->eos_id(), 302);
+  EXPECT_EQ(qwen->bos_id(), std::nullopt);
+}
+
 struct Broken {
   const char* place;  // JSON pointer of what is replaced
   json value;
