@@ -19,6 +19,7 @@ void SamplingOptions::validate() const {
   check(repetition_penalty > 0 && std::isfinite(repetition_penalty),
         "sampling: repetition_penalty must be positive, not {}", repetition_penalty);
   check(top_p > 0 && top_p <= 1, "sampling: top_p must be in (0, 1], not {}", top_p);
+  check(min_p >= 0 && min_p <= 1, "sampling: min_p must be from 0 to 1, not {}", min_p);
 }
 
 void penalise_repetitions(std::span<Real> logits, std::span<const std::int32_t> text,
@@ -32,6 +33,26 @@ void penalise_repetitions(std::span<Real> logits, std::span<const std::int32_t> 
     Real& logit = logits[at];
     logit = logit < 0 ? logit * static_cast<Real>(penalty) : logit / static_cast<Real>(penalty);
   }
+}
+
+void TokenRules::forbid(std::span<Real> logits, std::span<const std::int32_t> text,
+                        std::size_t prompt, std::span<const std::int32_t> ends) const {
+  const auto ban = [&](std::int32_t id) {
+    if (id >= 0 && static_cast<std::size_t>(id) < logits.size())
+      logits[static_cast<std::size_t>(id)] = -std::numeric_limits<Real>::infinity();
+  };
+  std::ranges::for_each(suppress_tokens, ban);
+  if (text.size() == prompt) std::ranges::for_each(begin_suppress_tokens, ban);
+  const auto ends_with = [&](std::span<const std::int32_t> run) {
+    return run.size() <= text.size() && std::ranges::equal(run, text.last(run.size()));
+  };
+  for (const std::vector<std::int32_t>& word : bad_words_ids) {
+    const bool is_end = word.size() == 1 && std::ranges::find(ends, word[0]) != ends.end();
+    if (!is_end && ends_with(std::span(word).first(word.size() - 1))) ban(word.back());
+  }
+  const auto run = static_cast<std::size_t>(no_repeat_ngram_size);
+  for (std::size_t i = 0; run > 0 && i + run <= text.size(); ++i)
+    if (ends_with(text.subspan(i, run - 1))) ban(text[i + run - 1]);
 }
 
 namespace {
@@ -119,6 +140,12 @@ std::int32_t sample(std::span<const Real> logits, const SamplingOptions& options
     while (fewest < kept && reached < options.top_p * total) reached += weight(fewest++);
     kept = fewest;
     total = reached;
+  }
+  if (options.min_p > 0) {
+    std::size_t likely = 1;
+    total = weight(0);
+    while (likely < kept && weight(likely) >= options.min_p * weight(0)) total += weight(likely++);
+    kept = likely;
   }
   double left = rng.uniform() * total;
   for (std::size_t i = 0; i + 1 < kept; ++i)

@@ -51,6 +51,7 @@ Generated generate(const LoadedModel& model, Generator& generator,
     std::int32_t id = 0;
     const double sampling_seconds = timed([&] {
       penalise_repetitions(logits.span(), text, options.sampling.repetition_penalty);
+      options.sampling.rules.forbid(logits.span(), text, prompt.size(), ends);
       id = sample(logits.span(), options.sampling, rng);
     });
     text.push_back(id);

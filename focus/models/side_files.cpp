@@ -8,6 +8,7 @@
 #include "autograd/base/check.h"
 #include "data/files/input_file.h"
 #include "data/files/notice.h"
+#include "data/gguf/gguf.h"
 #include "layers/json_fields.h"
 
 namespace focus {
@@ -47,6 +48,87 @@ void take(const std::optional<T>& value, bool said, const char* name, V& to,
   taken.push_back(fmt::format("{} {}", name, *value));
 }
 
+/// Keys that are read here, and keys that do not change which token comes next.
+constexpr std::array<std::string_view, 46> kHarmless = {
+    "eos_token_id", "do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty",
+    "suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "no_repeat_ngram_size",
+    // They describe the file, other ids, memory, and the form of what is returned.
+    "_from_model_config", "transformers_version", "_name_or_path", "trust_remote_code",
+    "bos_token_id", "pad_token_id", "decoder_start_token_id", "use_cache", "cache_implementation",
+    "cache_config", "return_legacy_cache", "compile_config", "disable_compile", "low_memory",
+    "prefill_chunk_size", "return_dict_in_generate", "output_scores", "output_logits",
+    "output_attentions", "output_hidden_states", "chat_format", "generation_mode",
+    // Guesses of a second model, which are verified.
+    "assistant_confidence_threshold", "assistant_early_exit", "assistant_lookbehind",
+    "is_assistant", "max_matching_ngram_size", "num_assistant_tokens",
+    "num_assistant_tokens_schedule", "prompt_lookup_num_tokens", "target_lookbehind",
+    // They concern an encoder, which these models do not have.
+    "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "forced_decoder_ids",
+    "is_encoder_decoder"};
+
+/// Values with which other keys do nothing: `always`; `drawing`, only where tokens are drawn;
+/// `beams`, only where there are several beams.
+struct Idle {
+  nlohmann::json always = {{"num_beams", 1},
+                           {"max_length", 20},
+                           {"min_length", 0},
+                           {"min_new_tokens", 0},
+                           {"penalty_alpha", 0},
+                           {"guidance_scale", 1},
+                           {"token_healing", false},
+                           {"renormalize_logits", false},
+                           {"num_return_sequences", 1},
+                           {"remove_invalid_values", false}};
+  nlohmann::json drawing = {
+      {"typical_p", 1}, {"epsilon_cutoff", 0}, {"eta_cutoff", 0}, {"top_h", 1}};
+  nlohmann::json beams = {{"length_penalty", 1},
+                          {"early_stopping", false},
+                          {"num_beam_groups", 1},
+                          {"diversity_penalty", 0}};
+};
+
+/// What a file says that is not applied, a key with its value each.
+std::vector<std::string> not_applied_of(const nlohmann::json& json, bool do_sample) {
+  static const Idle idle;
+  const bool beams = json.value("num_beams", nlohmann::json(1)) != 1;
+  std::vector<std::string> named;
+  for (const auto& [key, value] : json.items()) {
+    const bool empty = value.is_null() || (value.is_structured() && value.empty());
+    if (empty || std::ranges::find(kHarmless, std::string_view(key)) != kHarmless.end()) continue;
+    if ((!do_sample && idle.drawing.contains(key)) || (!beams && idle.beams.contains(key)))
+      continue;
+    bool idles = false;
+    for (const nlohmann::json* keys : {&idle.always, &idle.drawing, &idle.beams})
+      idles = idles || (keys->contains(key) && keys->at(key) == value);
+    if (!idles) named.push_back(fmt::format("{} {}", shown(key), shown_json(value)));
+  }
+  return named;
+}
+
+std::vector<std::int32_t> ids_of(const JsonView& list) {
+  std::vector<std::int32_t> ids;
+  for (std::size_t i = 0; i < list.array_size(); ++i)
+    ids.push_back(static_cast<std::int32_t>(list.item(i).integer(1 << 30)));
+  return ids;
+}
+
+TokenRules rules_of(const JsonView& json) {
+  TokenRules rules;
+  const auto given = [&](const char* key) { return !json.get(key).is_null(); };
+  if (given("suppress_tokens")) rules.suppress_tokens = ids_of(json.at("suppress_tokens"));
+  if (given("begin_suppress_tokens"))
+    rules.begin_suppress_tokens = ids_of(json.at("begin_suppress_tokens"));
+  if (given("no_repeat_ngram_size"))
+    rules.no_repeat_ngram_size = json.at("no_repeat_ngram_size").integer(1 << 30);
+  if (!given("bad_words_ids")) return rules;
+  const JsonView words = json.at("bad_words_ids");
+  for (std::size_t i = 0; i < words.array_size(); ++i) {
+    rules.bad_words_ids.push_back(ids_of(words.item(i)));
+    if (rules.bad_words_ids.back().empty()) fail("{}: it holds no token", words.item(i).where());
+  }
+  return rules;
+}
+
 }  // namespace
 
 bool is_side_file(const std::string& name) {
@@ -75,7 +157,12 @@ SideFiles read_side_files(const StoreReader& store) {
 
 void replace_tokenizer_side_files(SideFiles& files, const fs::path& tokenizer) {
   std::erase_if(files, [](const auto& file) { return belongs_to_tokenizer(file.first); });
-  if (tokenizer == "bytes") return;
+  if (tokenizer == "bytes" || is_gguf(tokenizer)) return;
+  if (fs::is_regular_file(tokenizer) && tokenizer.extension() == ".h5") {
+    for (const auto& [name, bytes] : read_side_files(StoreReader(tokenizer)))
+      if (belongs_to_tokenizer(name)) files[name] = bytes;
+    return;
+  }
   const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
   for (const std::string_view name : kTokenizerSideFiles) read_side_file(folder, name, files);
 }
@@ -102,7 +189,15 @@ std::string GenerationConfig::apply(const Said& flags, SamplingOptions& sampling
     const bool by_default = do_sample && !top_k;
     take(by_default ? std::optional(kTopK) : top_k, flags.top_k, "top_k", sampling.top_k, taken);
     take(top_p, flags.top_p, "top_p", sampling.top_p, taken);
+    take(min_p, false, "min_p", sampling.min_p, taken);
   }
+  sampling.rules = rules;
+  for (const auto& [name, count] : {std::pair{"suppress_tokens", rules.suppress_tokens.size()},
+                                    {"begin_suppress_tokens", rules.begin_suppress_tokens.size()},
+                                    {"bad_words_ids", rules.bad_words_ids.size()}})
+    if (count > 0) taken.push_back(fmt::format("{} ({})", name, count));
+  if (rules.no_repeat_ngram_size > 0)
+    taken.push_back(fmt::format("no_repeat_ngram_size {}", rules.no_repeat_ngram_size));
   return fmt::format("{}", fmt::join(taken, ", "));
 }
 
@@ -127,7 +222,10 @@ GenerationConfig read_generation_config(const SideFiles& files, const std::strin
   config.temperature = number("temperature", 0, 1e6);
   config.top_p = number("top_p", 1e-9, 1);
   config.repetition_penalty = number("repetition_penalty", 1e-6, 1e6);
+  config.min_p = number("min_p", 0, 1);
   config.top_k = fields.optional_integer("top_k");
+  config.rules = rules_of(JsonView(json, place));
+  config.not_applied = not_applied_of(json, config.do_sample);
   return config;
 }
 

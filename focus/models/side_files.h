@@ -44,13 +44,16 @@ struct GenerationConfig {
   std::optional<std::vector<Index>> eos_token_ids;  // empty: an empty list
   bool from_model_config = false;                   // it was made from config.json
   bool do_sample = false;
-  std::optional<double> temperature, top_p, repetition_penalty;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<Index> top_k;
+  TokenRules rules;
+  /// What else it says that changes which token comes next, and is not applied: "num_beams 3".
+  std::vector<std::string> not_applied;
 
-  /// Puts what transformers' generate would do into `sampling`, but for what a flag has said, and
-  /// returns what was put there: "temperature 0.6, top_p 0.9"; empty where it is nothing. Without
-  /// do_sample that is greedy decoding, whatever the temperature is; with it top_k is 50 where
-  /// nothing says otherwise.
+  /// Puts what transformers' generate would do into `sampling`, but for what a flag
+  /// has said, and returns what was put there: "temperature 0.6, top_p 0.9"; empty where it is
+  /// nothing. Without do_sample that is greedy decoding, whatever the temperature is; with it top_k
+  /// is 50 where nothing says otherwise.
   struct Said {
     bool temperature = false, top_k = false, top_p = false, repetition_penalty = false;
   };

@@ -51,6 +51,33 @@ TEST(Sampling, TemperatureZeroIsTheHighestAndDrawsNoNumber) {
   EXPECT_EQ(rng.state(), before);
 }
 
+TEST(Sampling, MinPKeepsAShareOfTheHighest) {
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .min_p = 0.6}),
+                     {0, 4.0 / 7, 0, 3.0 / 7, 0});
+  expect_frequencies(frequencies(logits_of(kShares), {.temperature = 1, .min_p = 1}),
+                     {0, 1, 0, 0, 0});
+}
+
+TEST(Sampling, TokensThatMustNotComeNext) {
+  const std::vector<std::int32_t> text = {4, 1, 2, 3, 1, 2}, ends = {0};
+  const auto left = [&](const TokenRules& rules, std::size_t prompt) {
+    std::vector<Real> logits(6, 1);
+    rules.forbid(logits, text, prompt, ends);
+    std::vector<std::size_t> ids;
+    for (std::size_t i = 0; i < logits.size(); ++i)
+      if (std::isfinite(logits[i])) ids.push_back(i);
+    return ids;
+  };
+  using Ids = std::vector<std::size_t>;
+  EXPECT_EQ(left({.suppress_tokens = {1, 99}}, 2), (Ids{0, 2, 3, 4, 5}));
+  EXPECT_EQ(left({.begin_suppress_tokens = {1}}, 2), (Ids{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(left({.begin_suppress_tokens = {1}}, 6), (Ids{0, 2, 3, 4, 5}));
+  EXPECT_EQ(left({.bad_words_ids = {{0}, {5}, {1, 2, 4}, {3, 2, 1}}}, 2), (Ids{0, 1, 2, 3}));
+  EXPECT_EQ(left({.no_repeat_ngram_size = 1}, 2), (Ids{0, 5}));
+  EXPECT_EQ(left({.no_repeat_ngram_size = 3}, 2), (Ids{0, 1, 2, 4, 5}));
+  EXPECT_EQ(left({.no_repeat_ngram_size = 4}, 2), (Ids{0, 1, 2, 3, 4, 5}));
+}
+
 TEST(Sampling, RepeatedTokensArePenalisedOnceEach) {
   std::vector<Real> logits = {2, -2, 3, 0};
   penalise_repetitions(logits, std::vector<std::int32_t>{0, 1, 0, 99, 3}, 2);

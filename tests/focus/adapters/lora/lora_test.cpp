@@ -142,6 +142,7 @@ TEST(Lora, AConfigThatIsNotSupportedIsRefusedByName) {
             "file: rank_pattern {\"q_proj\":8} is not supported");
   EXPECT_EQ(refusal(R"(, "init_lora_weights": "pissa")"),
             "file: init_lora_weights \"pissa\" is not supported");
+  EXPECT_EQ(refusal(R"(, "lora_alpha": null)"), "file: lora_alpha is null, expected a number");
   EXPECT_EQ(refusal(R"(, "lora_dropout": 1)"),
             "file: lora.dropout is 1, expected at least 0 and below 1");
 }
