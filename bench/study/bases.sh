@@ -27,7 +27,7 @@ stage() {
   if [ -f "$out/$2/model.h5" ]; then return; fi
   if [ -d "$out/$2/checkpoints" ]; then resume=(--resume); fi
   "$focus" train "bench/study/configs/$1.yaml" "${resume[@]}" "out=$out/$2" "data.train=[$3]" \
-    "tokenizer=$tokenizer" "data.valid=[$novels/valid]" "data.cache_dir=$out/cache" "${@:4}"
+    "tokenizer=$tokenizer" "data.valid=[$novels/valid]" "data.cache_dir=$out/cache" data.document_eos=false "${@:4}"
 }
 
 # imported NAME: its weights are there without training.

@@ -49,7 +49,8 @@ print(json.dumps(rows, indent=1))'
 
 # compare QUESTION [key=value...]: runs a config of configs/real, in the folder that it names.
 compare() {
-  "$focus" compare "configs/real/$1.yaml" "base=$model" "data.train=[$train]" "data.valid=[$watched]" "${@:2}"
+  "$focus" compare "configs/real/$1.yaml" "base=$model" "data.train=[$train]" "data.valid=[$watched]" \
+    data.document_eos=false "${@:2}"
   relative "$(sed -n 's/^out: //p' "configs/real/$1.yaml")/compare.jsonl" >"$rows/$1.jsonl"
   python3 bench/study/verdicts.py bench/study/claims/real "$rows" --out "$rows/claims.md"
 }

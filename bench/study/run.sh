@@ -75,7 +75,7 @@ relative() {
 
 # compare PART CONFIG FOLDER [key=value...]: runs in out/study/FOLDER, which several parts may share.
 compare() {
-  "$focus" compare "$2" "out=$out/$3" "${@:4}"
+  "$focus" compare "$2" "out=$out/$3" data.document_eos=false "${@:4}"
   relative "$out/$3/compare.jsonl" >"$out/rows/$1.jsonl"
   cp "$out/$3/compare.html" "$out/$1.html"
   python3 bench/study/tables.py "$out/rows" "$1"
@@ -172,6 +172,7 @@ length() {
     tokens=$out/length_tokens$suffix
     if [ ! -f "$tokens/focus.h5" ]; then
       "$focus" train configs/retrofit.yaml data.bos=always "base=$bases/b3/model.h5" "out=$tokens" steps=60 \
+        data.document_eos=false \
         "seed=$seed" data.context=1024 data.batch=4 focus.local_window=16 focus.tokens.sequence_steps=48 \
         "data.train=[$novels/train]" "data.valid=[$almayer]" eval_every=0
     fi
@@ -209,6 +210,7 @@ stability() {
   for seed in 1 2; do
     [ -e "$out/stability/$seed/focus.h5" ] ||
       "$focus" train configs/paper/retrofit.yaml "$llama" "data.train=[$novels/train]" "data.valid=[$garden]" threads=1 \
+        data.document_eos=false \
         "out=$out/stability/$seed" "seed=$seed" steps=400 data.context=256 focus.num_groups=8 focus.local_window=32 \
         optim.warmup_steps=20 checkpoint_every=100 checkpoint_keep=100 eval_every=200 eval_windows=8 --overwrite
   done

@@ -2,15 +2,18 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
+#include "data/files/notice.h"
 #include "data/text/text.h"
 
 namespace focus {
 namespace {
 
 using Json = nlohmann::json;
+constexpr std::string_view kJsonBlanks = " \t\r\n";
 
 std::string_view name_of(Example::Kind kind) {
   constexpr std::array<std::string_view, 3> kNames = {"a text", "a prompt and its completion",
@@ -25,10 +28,18 @@ void check_messages(const JsonView& messages) {
   for (std::size_t i = 0; i < messages.array_size(); ++i) messages.item(i).at("role").string();
 }
 
-/// Members in the order of the file, which is the order in which a template prints them.
-nlohmann::ordered_json in_order(std::string_view row) { return nlohmann::ordered_json::parse(row); }
+using Ordered = nlohmann::ordered_json;
 
-Example prompt_of(const JsonView& object, std::string_view row) {
+/// What goes to the template beside the messages.
+Ordered variables_of(const Ordered& row) {
+  Ordered variables = Ordered::object();
+  for (const char* key : {"tools", "documents", "chat_template_kwargs"})
+    if (row.contains(key) && !row[key].is_null()) variables[key] = row[key];
+  return variables;
+}
+
+/// `row` has the members in the order of the file, which is that in which a template prints them.
+Example prompt_of(const JsonView& object, const Ordered& row) {
   Example example{.kind = Example::Kind::prompt};
   const JsonView prompt = object.at("prompt"), completion = object.at("completion");
   if (!prompt.json().is_array()) {
@@ -38,19 +49,21 @@ Example prompt_of(const JsonView& object, std::string_view row) {
   }
   check_messages(prompt);
   check_messages(completion);
-  const nlohmann::ordered_json all = in_order(row);
   example.kind = Example::Kind::messages;
-  example.messages = all.at("prompt");
+  example.messages = row.at("prompt");
   example.first_of_completion = example.messages.size();
-  for (const auto& message : all.at("completion")) example.messages.push_back(message);
+  for (const auto& message : row.at("completion")) example.messages.push_back(message);
+  example.variables = variables_of(row);
   return example;
 }
 
-Example example_of(const JsonView& object, std::string_view row, const std::string& text_field) {
+Example example_of(const JsonView& object, const Ordered& row, const std::string& text_field) {
   const Json& json = object.object();
   if (json.contains("messages")) {
     check_messages(object.at("messages"));
-    return {.kind = Example::Kind::messages, .messages = in_order(row).at("messages")};
+    return {.kind = Example::Kind::messages,
+            .messages = row.at("messages"),
+            .variables = variables_of(row)};
   }
   if (json.contains("prompt") && json.contains("completion")) return prompt_of(object, row);
   if (json.contains(text_field)) return {.text = object.at(text_field).string()};
@@ -80,29 +93,99 @@ std::string text_of(const Example& example) {
   return text;
 }
 
-bool is_jsonl(const std::filesystem::path& path) {
-  return name_without_packing(path).extension() == ".jsonl";
+std::string Example::place() const {
+  return fmt::format("{} {}", in_list ? "record" : "line", line);
 }
+
+bool is_learned(const Ordered& message, const std::string& where) {
+  for (const char* key : {"weight", "train", "training", "loss"}) {
+    if (!message.contains(key) || message[key].is_null()) continue;
+    const Ordered& said = message[key];
+    if (said == false || said == 0) return false;
+    if (said != true && said != 1)
+      fail("{}: {} of a message is {}; only 0, false, 1 and true are supported", where,
+           json_quoted(key), shown_json(said));
+  }
+  return true;
+}
+
+bool holds_records(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(kJsonBlanks);
+  if (first == text.npos) return false;
+  if (text[first] == '[') {
+    const std::size_t next = text.find_first_not_of(kJsonBlanks, first + 1);
+    return next != text.npos && text[next] == '{' && Json::accept(text);
+  }
+  int rows = 0;
+  bool objects = text[first] == '{';
+  while (objects && rows < 2 && !text.empty()) {
+    const std::string_view row = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(row.size() + 1, text.size()));
+    const std::size_t begin = row.find_first_not_of(kJsonBlanks);
+    if (begin == row.npos) continue;
+    objects = row[begin] == '{' && Json::accept(row);
+    ++rows;
+  }
+  return objects && rows > 0;
+}
+
+bool holds_records(const std::filesystem::path& path, std::string_view text) {
+  constexpr std::array<std::string_view, 4> kEndings = {".jsonl", ".json", ".ndjson", ".jsonlines"};
+  return std::ranges::find(kEndings, small_ending(name_without_packing(path))) != kEndings.end() ||
+         holds_records(text);
+}
+
+namespace {
+
+/// Calls f(text or value, number, in a list) for each record.
+template <class F>
+void for_each_record(std::string_view text, const std::string& where, F&& f) {
+  const std::size_t first = text.find_first_not_of(kJsonBlanks);
+  const bool list = first != text.npos && text[first] == '[';
+  // One object in several lines: the first line is not valid JSON.
+  const std::string_view row = text.substr(std::min(first, text.size()));
+  const bool spread =
+      row.starts_with('{') && !Json::accept(row.substr(0, row.find('\n'))) && Json::accept(text);
+  if (!list && !spread)
+    return for_each_row(text, [&](std::string_view one, std::size_t line) {
+      f(parse_ordered_json(one, fmt::format("{}: line {}", where, line)), line, false);
+    });
+  Ordered all = parse_ordered_json(text, where);
+  if (!list) return f(all, 1, true);
+  for (std::size_t i = 0; i < all.size(); ++i) f(std::exchange(all[i], nullptr), i + 1, true);
+}
+
+}  // namespace
 
 void for_each_example(std::string_view text, const std::string& where,
                       const std::string& text_field, const std::function<void(Example&&)>& f) {
   std::optional<Example::Kind> kind;
-  std::size_t first = 1;
-  for_each_row(text, [&](std::string_view row, std::size_t line) {
-    const std::string place = fmt::format("{}: line {}", where, line);
-    const Json json = parse_strict_json(row, place);
+  std::string first;
+  bool told = false;
+  for_each_record(text, where, [&](const Ordered& row, std::size_t number, bool in_list) {
+    const Example here{.line = number, .in_list = in_list};
+    const std::string place = fmt::format("{}: {}", where, here.place());
+    const Json json = row;
     if (!json.is_object())
-      fail("{}: expected an object, {{\"{}\": ...}}, on each line, got {}", place,
-           shown(text_field), shown_json(json));
+      fail("{}: expected an object, {{\"{}\": ...}}, {}, got {}", place, shown(text_field),
+           in_list ? "as each record" : "on each line", shown_json(json));
     Example example = example_of(JsonView(json, place), row, text_field);
-    example.line = line;
+    example.line = number;
+    example.in_list = in_list;
     if (!kind) {
       kind = example.kind;
-      first = line;
+      first = here.place();
     }
     if (example.kind != *kind)
-      fail("{}: it has {}, but line {} has {}; put them into separate files", place,
+      fail("{}: it has {}, but {} has {}; put them into separate files", place,
            name_of(example.kind), first, name_of(*kind));
+    const bool left = example.kind == Example::Kind::messages ? json.contains("functions")
+                                                              : !variables_of(row).empty();
+    if (left && !std::exchange(told, true))
+      notice("{}: its {} are not used{}", place,
+             example.kind == Example::Kind::messages ? "functions" : "tools or documents",
+             example.kind == Example::Kind::messages ? ": write them as tools"
+                                                     : ": only messages have a chat template");
     f(std::move(example));
   });
 }

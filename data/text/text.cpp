@@ -15,8 +15,10 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n\v\f";
 
-bool is_text_name(const std::filesystem::path& path) {
-  return name_without_packing(path).extension() == ".txt" || is_jsonl(path);
+bool is_text(const std::filesystem::path& path) {
+  const std::string ending = small_ending(name_without_packing(path));
+  if (ending == ".json") return holds_records(read_text_file(path));
+  return ending == ".txt" || holds_records(path, "");
 }
 
 std::string_view without_byte_order_mark(std::string_view text) {
@@ -46,7 +48,7 @@ std::string read_document_file(const std::filesystem::path& path) {
   std::string text = read_text(path, packing);
   text.erase(0, text.size() - without_byte_order_mark(text).size());
   tell_invalid_utf8(text, path);
-  if (!is_jsonl(path)) tell_crlf(text, path);
+  if (!holds_records(path, text)) tell_crlf(text, path);
   if (!packing.empty())
     notice("{}: {}, unpacked to {} bytes of UTF-8 text", path.string(), packing, text.size());
   return text;
@@ -55,7 +57,7 @@ std::string read_document_file(const std::filesystem::path& path) {
 void for_each_text(const std::filesystem::path& path,
                    const std::function<void(const std::string&)>& f) {
   const std::string text = read_document_file(path);
-  if (!is_jsonl(path)) return f(text);
+  if (!holds_records(path, text)) return f(text);
   for_each_example(text, path.string(), "text", [&](Example&& example) { f(text_of(example)); });
 }
 
@@ -93,11 +95,17 @@ std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesy
       continue;
     }
     const std::size_t before = files.size();
-    for (const auto& entry : std::filesystem::directory_iterator(path)) {
-      if (!entry.is_directory() && is_text_name(entry.path())) files.push_back(entry.path());
-    }
+    std::vector<std::filesystem::path> skipped;
+    for (const auto& entry : std::filesystem::directory_iterator(path))
+      (!entry.is_directory() && is_text(entry.path()) ? files : skipped).push_back(entry.path());
     if (files.size() == before)
       fail("{}: the folder has no *.txt or *.jsonl file, packed or unpacked", path.string());
+    if (!skipped.empty())
+      notice(
+          "{}: {} of its {} entries are skipped, {} among them: texts are *.txt and *.jsonl, and "
+          "*.json with records",
+          path.string(), skipped.size(), files.size() - before + skipped.size(),
+          std::ranges::min(skipped).filename().string());
     std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
   }
   return files;

@@ -19,7 +19,7 @@ std::string read_text_file(const std::filesystem::path& path);
 /// is in another encoding.
 std::string read_document_file(const std::filesystem::path& path);
 
-/// Calls f with such a text, or of JSONL with what each line says (text_of()).
+/// Calls f with such a text, or of records with what each says (text_of()).
 void for_each_text(const std::filesystem::path& path,
                    const std::function<void(const std::string&)>& f);
 
@@ -34,7 +34,8 @@ std::string read_prompt_file(const std::filesystem::path& path);
 /// The parts point into `text`.
 std::vector<std::string_view> split_documents(std::string_view text, std::string_view separator);
 
-/// Every file of the list, and for a folder in it all its *.txt and *.jsonl, packed too, by name.
+/// Every file of the list, and for a folder in it all its *.txt and *.jsonl (*.ndjson,
+/// *.jsonlines) and *.json that hold records, packed too, by name; a notice counts what is skipped.
 /// Throws std::runtime_error for a path that is not there and for a folder without texts.
 std::vector<std::filesystem::path> expand_text_paths(std::span<const std::filesystem::path> paths);
 
@@ -50,6 +51,9 @@ std::string_view packing_of(std::string_view bytes);
 /// are not packed. Throws std::runtime_error where they are damaged, cut short, or unpack to what
 /// no text does: more than 256 MB and 1000 times their size, or a quarter of the machine's memory.
 std::string unpacked(const std::string& packed, const std::filesystem::path& path);
+
+/// A name's ending in small letters: ".jsonl".
+std::string small_ending(const std::filesystem::path& path);
 
 /// A file's name without .gz, .xz, .bz2 or .zst.
 std::filesystem::path name_without_packing(const std::filesystem::path& path);

@@ -81,8 +81,13 @@ std::string_view packing_of(std::string_view bytes) {
 std::filesystem::path name_without_packing(const std::filesystem::path& path) {
   constexpr std::array<std::string_view, 4> kEndings = {".gz", ".xz", ".bz2", ".zst"};
   const std::filesystem::path name = path.filename();
-  return std::ranges::find(kEndings, name.extension().string()) != kEndings.end() ? name.stem()
-                                                                                  : name;
+  return std::ranges::find(kEndings, small_ending(name)) != kEndings.end() ? name.stem() : name;
+}
+
+std::string small_ending(const std::filesystem::path& path) {
+  std::string ending = path.extension().string();
+  for (char& c : ending) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return ending;
 }
 
 std::string unpacked(const std::string& packed, const std::filesystem::path& path) {

@@ -4,10 +4,14 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <charconv>
+#include <set>
 #include <stdexcept>
 
 #include "autograd/base/check.h"
 #include "data/files/checksum.h"
+#include "data/files/durable_file.h"
+#include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/notice.h"
 #include "data/text/text.h"
@@ -64,55 +68,167 @@ ExampleTokens of_prompt(const Example& example, const Tokenizer& tokenizer,
   return tokens;
 }
 
-/// The first messages, `count` of them.
-Json first_of(const Json& messages, std::size_t count) {
-  Json part = Json::array();
-  for (std::size_t i = 0; i < count; ++i) part.push_back(messages[i]);
-  return part;
+/// How many bytes at the beginning of `text` are those of `other`.
+std::size_t seam(std::string_view text, std::string_view other) {
+  return static_cast<std::size_t>(std::ranges::mismatch(text, other).in1 - text.begin());
 }
 
-ExampleTokens of_messages(const Example& example, const Tokenizer& tokenizer,
-                          const ExampleFormat& format, const std::string& where) {
-  if (!format.chat) fail("{}: messages need a model with a chat template", where);
-  const Json& messages = example.messages;
-  const auto rendered = [&](std::size_t count, bool add_generation_prompt) {
-    try {
-      return format.chat(first_of(messages, count), add_generation_prompt);
-    } catch (const std::runtime_error& error) {
-      fail("{}: {}", where, error.what());
+/// A conversation as the template writes it, and the places of its messages in that.
+class Conversation {
+ public:
+  Conversation(const Example& example, const Tokenizer& tokenizer, const ExampleFormat& format,
+               const std::string& where)
+      : example_(example), tokenizer_(tokenizer), format_(format), where_(where) {
+    text_ = rendered(messages().size(), false, &marked_);
+    ids = tokenizer.encode(text_);
+    for (std::size_t i = 0; i < messages().size(); ++i) {
+      learned_.push_back(is_learned(messages()[i], where));
+      if (answers(i)) answers_.push_back(i);
     }
-  };
-  const std::string text = rendered(messages.size(), false);
-  ExampleTokens tokens{.ids = tokenizer.encode(text), .counts = {}};
-  tokens.counts.assign(tokens.ids.size(), format.settings.assistant_only_loss ? 0 : 1);
-  if (!format.settings.assistant_only_loss) return tokens;
-  for (std::size_t i = example.first_of_completion; i < messages.size(); ++i) {
-    if (messages[i].at("role") != "assistant") continue;
-    if (i == 0)
-      fail("{}: the first message is the assistant's, but a user message must precede it", where);
-    const std::string before = rendered(i, true), after = rendered(i + 1, false);
-    if (!after.starts_with(before) || !text.starts_with(after))
+  }
+
+  /// The tokens that count: of the assistant's turns, or all but of what is not to be learned.
+  std::vector<std::uint8_t> counts() {
+    const std::size_t first = example_.first_of_completion;
+    if (!format_.settings.assistant_only_loss) {
+      counts_.assign(ids.size(), 1);
+      if (format_.settings.completion_only_loss && first > 0) fill({0, begin_of(first)}, 0);
+      for (std::size_t i = 0; i < messages().size(); ++i)
+        if (!learned_[i]) fill(turn(i), 0);
+      return std::move(counts_);
+    }
+    counts_.assign(ids.size(), 0);
+    const auto counts = [&](std::size_t i) { return i >= first && learned_[i]; };
+    if (marked_.size() == answers_.size()) {
+      for (std::size_t k = 0; k < answers_.size(); ++k)
+        if (counts(answers_[k])) fill(marked(k), 1);
+    } else if (!marked_.empty()) {
+      if (!std::ranges::all_of(answers_, counts))
+        fail(
+            "{}: the chat template marks {} parts for {} turns of the assistant, so those that are "
+            "not to be learned cannot be found; leave them out",
+            where_, marked_.size(), answers_.size());
+      for (std::size_t k = 0; k < marked_.size(); ++k) fill(marked(k), 1);
+    } else {
+      for (const std::size_t i : answers_)
+        if (counts(i)) fill(turn(i), 1);
+    }
+    return std::move(counts_);
+  }
+
+  Ids ids;
+
+ private:
+  using Range = std::pair<std::size_t, std::size_t>;  // of tokens
+
+  const Json& messages() const { return example_.messages; }
+  bool answers(std::size_t i) const { return messages()[i].at("role") == "assistant"; }
+
+  /// The first messages, `count` of them.
+  std::string rendered(std::size_t count, bool add_generation_prompt,
+                       jinja::TextRanges* generated = nullptr) const {
+    ChatPart part{.messages = Json::array(),
+                  .add_generation_prompt = add_generation_prompt,
+                  .variables = example_.variables,
+                  .generated = generated};
+    for (std::size_t i = 0; i < count; ++i) part.messages.push_back(messages()[i]);
+    try {
+      return format_.chat(part);
+    } catch (const std::runtime_error& error) {
+      fail("{}: {}", where_, error.what());
+    }
+  }
+
+  /// How many tokens the conversation has in common with another text from the start.
+  std::size_t tokens_in(std::string_view other) const {
+    return common_prefix(ids, tokenizer_.encode(other));
+  }
+
+  /// The text before message i, with a generation prompt and without. The whole text must begin as
+  /// both do, up to where they part: the latter may write an end of the text there.
+  std::pair<std::string, std::string> before(std::size_t i) const {
+    const auto tried = [&](bool add_generation_prompt) -> std::optional<std::string> {
+      try {
+        return rendered(i, add_generation_prompt);
+      } catch (const std::runtime_error&) {  // templates may refuse a prompt behind an answer
+        return std::nullopt;
+      }
+    };
+    std::optional<std::string> open = tried(true), closed = tried(false);
+    if (!open) open = closed ? closed : rendered(i, true);
+    if (!closed) closed = open;
+    if (std::max(seam(text_, *open), seam(text_, *closed)) < seam(*open, *closed))
       fail(
           "{}: the chat template renders message {} differently when others follow, so its turn "
           "cannot be found in the text; give each turn a separate line, or set "
           "assistant_only_loss=false",
-          where, i + 1);
-    const std::size_t begin = common_prefix(tokens.ids, tokenizer.encode(before));
-    std::size_t end = after.size() == text.size()
-                          ? tokens.ids.size()
-                          : common_prefix(tokens.ids, tokenizer.encode(after));
-    end = without_space_after_end(tokenizer, tokens.ids, begin, end);
-    std::fill(tokens.counts.begin() + static_cast<std::ptrdiff_t>(begin),
-              tokens.counts.begin() + static_cast<std::ptrdiff_t>(std::max(begin, end)),
-              std::uint8_t{1});
+          where_, i);
+    return {*std::move(open), *std::move(closed)};
   }
-  return tokens;
+
+  /// Where message i begins; one of the assistant's behind what the generation prompt shares with
+  /// it.
+  std::size_t begin_of(std::size_t i) const {
+    if (i == 0 && answers(0))
+      fail("{}: the first message is the assistant's, but a user message must precede it", where_);
+    if (i == 0) return 0;
+    const auto [open, closed] = before(i);
+    return tokens_in(answers(i) ? open : closed);
+  }
+
+  Range turn(std::size_t i) const {
+    const std::size_t begin = begin_of(i);
+    const auto [open, closed] = before(i + 1);
+    std::size_t end = tokens_in(closed);
+    // A text's end behind the last turn is learned only where the turn has no other end.
+    if (i + 1 == messages().size() && has_end(messages()[i], text_.substr(0, seam(open, closed))))
+      end = tokens_in(std::string_view(text_).substr(0, seam(open, closed)));
+    return {begin, without_space_after_end(tokenizer_, ids, begin, std::max(begin, end))};
+  }
+
+  /// Whether a template writes more behind a message than its content.
+  static bool has_end(const Json& message, std::string_view text) {
+    const Json content = message.value("content", Json());
+    if (!content.is_string()) return false;
+    const auto trimmed = [](std::string_view of) {
+      return of.substr(0, of.find_last_not_of(" \t\r\n") + 1);
+    };
+    return !trimmed(text).ends_with(trimmed(content.get_ref<const std::string&>()));
+  }
+
+  Range marked(std::size_t k) const {
+    const auto [begin, end] = marked_[k];
+    return {tokens_in(std::string_view(text_).substr(0, begin)),
+            end == text_.size() ? ids.size() : tokens_in(std::string_view(text_).substr(0, end))};
+  }
+
+  void fill(const Range& range, std::uint8_t value) {
+    for (std::size_t i = range.first; i < range.second; ++i) counts_[i] = value;
+  }
+
+  const Example& example_;
+  const Tokenizer& tokenizer_;
+  const ExampleFormat& format_;
+  const std::string& where_;
+  std::string text_;
+  jinja::TextRanges marked_;
+  std::vector<bool> learned_;
+  std::vector<std::size_t> answers_;  // the assistant's messages
+  std::vector<std::uint8_t> counts_;
+};
+
+ExampleTokens of_messages(const Example& example, const Tokenizer& tokenizer,
+                          const ExampleFormat& format, const std::string& where) {
+  if (!format.chat) fail("{}: messages need a model with a chat template", where);
+  Conversation conversation(example, tokenizer, format, where);
+  std::vector<std::uint8_t> counts = conversation.counts();
+  return {.ids = std::move(conversation.ids), .counts = std::move(counts)};
 }
 
 /// What lines of JSONL become beside what their bytes and the tokenizer say.
 std::string key_of(const ExampleFormat& format) {
   const ExampleSettings& s = format.settings;
-  return fmt::format("jsonl 1\n{}:{}\n{} {} {}\n{}\n", s.dataset_text_field.size(),
+  return fmt::format("records 2\n{}:{}\n{} {} {}\n{}\n", s.dataset_text_field.size(),
                      s.dataset_text_field, s.completion_only_loss, s.assistant_only_loss,
                      format.end.value_or(-1), format.chat_identity);
 }
@@ -121,14 +237,14 @@ std::string key_of(const ExampleFormat& format) {
 std::string cache_key(std::span<const std::filesystem::path> files, const Tokenizer& tokenizer,
                       const TokenizeOptions& options) {
   Checksum checksum;
-  checksum.update(fmt::format("tokens 2\n{}\n{} {}\n{}:{}\n", tokenizer.fingerprint(),
+  checksum.update(fmt::format("tokens 3\n{}\n{} {} {}\n{}:{}\n", tokenizer.fingerprint(),
                               fmt::join(options.ends.prefix, ","),
                               fmt::join(options.ends.suffix, ","),
+                              options.end_documents ? options.examples.end.value_or(-1) : -2,
                               options.document_separator.size(), options.document_separator));
-  if (std::ranges::any_of(files, is_jsonl)) checksum.update(key_of(options.examples));
   for (const std::filesystem::path& file : files) {
     const std::string text = read_document_file(file);
-    if (is_jsonl(file)) checksum.update(std::string("jsonl "));
+    if (holds_records(file, text)) checksum.update(key_of(options.examples));
     checksum.update(fmt::format("{}\n", text.size()));
     checksum.update(text);
   }
@@ -151,10 +267,27 @@ ExampleTokens tokens_of(const Example& example, const Tokenizer& tokenizer,
     case Example::Kind::messages:
       break;
   }
-  return of_messages(example, tokenizer, format, fmt::format("{}: line {}", where, example.line));
+  return of_messages(example, tokenizer, format, fmt::format("{}: {}", where, example.place()));
 }
 
 namespace {
+
+/// A line about a file, or about all of them, for each run.
+struct Note {
+  static constexpr std::size_t kAll = std::string::npos, kInfo = kAll - 1;  // no notice
+  std::size_t file;
+  std::string text;
+};
+
+void say(const std::vector<Note>& notes, std::span<const std::filesystem::path> files) {
+  for (const auto& [file, text] : notes)
+    if (file == Note::kInfo)
+      spdlog::info("{}", text);
+    else if (file < files.size())
+      notice("{}: {}", files[file].string(), text);
+    else
+      notice("{}", text);
+}
 
 /// Documents one after the other.
 class Documents {
@@ -167,22 +300,30 @@ class Documents {
   void add_file(const std::filesystem::path& file) {
     const std::string text = read_document_file(file);
     bytes_ += text.size();
-    ++files_;
-    if (is_jsonl(file)) {
+    if (holds_records(file, text)) {
       add_examples(text, file.string());
-      return;
+    } else {
+      for (const std::string_view document : split_documents(text, options_.document_separator)) {
+        std::vector<std::int32_t> ids = tokenizer_.encode(document);
+        options_.ends.put_around(ids);
+        add_text(std::move(ids));
+      }
     }
-    for (const std::string_view document : split_documents(text, options_.document_separator)) {
-      std::vector<std::int32_t> ids = tokenizer_.encode(document);
-      options_.ends.put_around(ids);
-      add(ids);
-    }
+    ++files_;
   }
 
   TokenFile take() {
+    if (tokens_.empty() && left_out_ > 0)
+      fail("no token of {} text files has a loss: all {} examples are left out, {}", files_,
+           left_out_, reason());
     if (tokens_.empty())
       fail("no tokens in {} text files ({} bytes): they hold only whitespace and separators",
            files_, bytes_);
+    if (offsets_.size() == 2 && added_end_) {  // nothing follows the only document
+      tokens_.pop_back();
+      offsets_.back() -= 1;
+    }
+    tell_ends();
     spdlog::debug("tokenized {} files, {} bytes: {} documents, {} tokens", files_, bytes_,
                   offsets_.size() - 1, tokens_.size());
     if (!counts_.empty()) counts_.resize(tokens_.size(), 1);
@@ -190,28 +331,63 @@ class Documents {
                                   tokenizer_.fingerprint(), counts_);
   }
 
+  std::vector<Note> notes;
+
  private:
   void add_examples(const std::string& text, const std::string& where) {
-    std::size_t examples = 0, left_out = 0, first_left_out = 0;
+    std::size_t examples = 0, left_out = 0;
+    std::string first_left_out;
     for_each_example(
         text, where, options_.examples.settings.dataset_text_field, [&](Example&& example) {
           ++examples;
-          const ExampleTokens tokens = tokens_of(example, tokenizer_, options_.examples, where);
-          if (example.kind != Example::Kind::text) {
-            if (!tokens.trains()) {
-              if (left_out++ == 0) first_left_out = example.line;
-              return;
-            }
-            counts_.resize(tokens_.size(), 1);  // of what came before
-            counts_.insert(counts_.end(), tokens.counts.begin(), tokens.counts.end());
+          ExampleTokens tokens = tokens_of(example, tokenizer_, options_.examples, where);
+          if (example.kind == Example::Kind::text) return add_text(std::move(tokens.ids));
+          if (!tokens.trains()) {
+            if (left_out++ == 0) first_left_out = example.place();
+            for (const Json& message : example.messages)
+              if (roles_.size() < 8) roles_.insert(message.at("role").get<std::string>());
+            return;
           }
+          counts_.resize(tokens_.size(), 1);  // of what came before
+          counts_.insert(counts_.end(), tokens.counts.begin(), tokens.counts.end());
           add(tokens.ids);
         });
+    left_out_ += left_out;
     if (left_out > 0)
-      notice(
-          "{}: {} of {} examples are left out, the first on line {}: no token has a loss, since "
-          "they have no completion or no assistant turn",
-          where, left_out, examples, first_left_out);
+      notes.push_back({files_, fmt::format("{} of {} examples are left out, the first on {}: no "
+                                           "token has a loss, {}",
+                                           left_out, examples, first_left_out, reason())});
+  }
+
+  std::string reason() const {
+    std::string roles;
+    for (const std::string& role : roles_)
+      roles += (roles.empty() ? "; their roles: " : ", ") + shown(role);
+    return "since they have no completion or no assistant turn that is to be learned" + roles;
+  }
+
+  /// A document that is a text.
+  void add_text(std::vector<std::int32_t> ids) {
+    const std::optional<std::int32_t> end = options_.examples.end;
+    ++texts_;
+    added_end_ = options_.end_documents && options_.ends.suffix.empty() && end && !ids.empty() &&
+                 ids.back() != *end;
+    if (added_end_) ids.push_back(*end);
+    if (added_end_) ++ends_;
+    add(ids);
+  }
+
+  void tell_ends() {
+    if (offsets_.size() <= 2 || texts_ < 2) return;
+    if (ends_ > 0)
+      notes.push_back({Note::kInfo, fmt::format("the EOS, id {}, is put behind {} of {} documents "
+                                                "(data.document_eos)",
+                                                *options_.examples.end, ends_, texts_)});
+    else if (options_.end_documents && !options_.examples.end && options_.ends == TextEnds())
+      notes.push_back(
+          {Note::kAll, fmt::format("{} documents are joined with nothing between: neither "
+                                   "the model nor its tokenizer has an EOS",
+                                   texts_)});
   }
 
   void add(std::span<const std::int32_t> ids) {
@@ -224,14 +400,33 @@ class Documents {
   std::vector<std::int32_t> tokens_;
   std::vector<std::uint8_t> counts_;  // of the first tokens; none where the loss is of all
   std::vector<Index> offsets_ = {0};
-  std::size_t bytes_ = 0, files_ = 0;
+  std::set<std::string> roles_;  // of examples that are left out
+  std::size_t bytes_ = 0, files_ = 0, left_out_ = 0;
+  std::size_t texts_ = 0, ends_ = 0;  // documents that are texts; those that got an end
+  bool added_end_ = false;            // the last one did
 };
 
-TokenFile tokenize(std::span<const std::filesystem::path> files, const Tokenizer& tokenizer,
-                   const TokenizeOptions& options) {
-  Documents documents(tokenizer, options);
-  for (const std::filesystem::path& file : files) documents.add_file(file);
-  return documents.take();
+/// Beside the tokens in the cache lie the notes of how they were made.
+std::filesystem::path notes_path(std::filesystem::path cached) {
+  return cached.replace_extension(".notes");
+}
+
+std::vector<Note> read_notes(const std::filesystem::path& path) {
+  std::vector<Note> notes;
+  if (!exists(path)) return notes;
+  const std::string text = read_file(path);
+  for_each_row(text, [&](std::string_view row, std::size_t) {
+    Note note{Note::kAll, std::string(row.substr(std::min(row.size(), row.find(' ') + 1)))};
+    std::from_chars(row.data(), row.data() + row.size(), note.file);
+    notes.push_back(std::move(note));
+  });
+  return notes;
+}
+
+void write_notes(const std::filesystem::path& path, const std::vector<Note>& notes) {
+  std::string text;
+  for (const auto& [file, line] : notes) text += fmt::format("{} {}\n", file, line);
+  if (!text.empty()) write_file_durably(path, std::string_view(text));
 }
 
 }  // namespace
@@ -245,19 +440,30 @@ TokenFile tokenize_cached(std::span<const std::filesystem::path> paths, const To
             tokenizer.vocab_size());
   const std::vector<std::filesystem::path> files = expand_text_paths(paths);
   check(!files.empty(), "tokenize: the list of text files is empty");
-  if (options.cache_dir.empty()) return tokenize(files, tokenizer, options);
+  Documents documents(tokenizer, options);
+  const auto tokenize = [&] {
+    for (const std::filesystem::path& file : files) documents.add_file(file);
+    TokenFile made = documents.take();
+    say(documents.notes, files);
+    return made;
+  };
+  if (options.cache_dir.empty()) return tokenize();
 
   std::filesystem::create_directories(options.cache_dir);
   const std::filesystem::path cached =
       options.cache_dir / (cache_key(files, tokenizer, options) + ".tokens");
   if (exists(cached)) {
     try {
-      return TokenFile::open(cached);
+      TokenFile tokens = TokenFile::open(cached);
+      say(read_notes(notes_path(cached)), files);
+      return tokens;
     } catch (const std::runtime_error& error) {
       spdlog::warn("{}; tokenizing the text again", error.what());
     }
   }
-  tokenize(files, tokenizer, options).save(cached);
+  const TokenFile made = tokenize();
+  write_notes(notes_path(cached), documents.notes);
+  made.save(cached);
   return TokenFile::open(cached, false);
 }
 

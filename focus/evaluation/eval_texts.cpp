@@ -49,7 +49,7 @@ EvalText tokenized(const LoadedModel& model, const std::string& path, const Exam
                    const ExampleFormat& format, Index max_tokens) {
   const Tokenizer& tokenizer = model.require_tokenizer();
   ExampleTokens tokens = tokens_of(example, tokenizer, format, path);
-  EvalText text{.name = fmt::format("{}: line {}", path, example.line),
+  EvalText text{.name = fmt::format("{}: {}", path, example.place()),
                 .ids = std::move(tokens.ids),
                 .window_start = model.window_start(),
                 .is_example = true};
@@ -70,11 +70,10 @@ EvalText tokenized(const LoadedModel& model, const std::string& path, const Exam
 }
 
 /// Lines of JSONL, as many as are asked for.
-void add_examples(const LoadedModel& model, const std::string& path, const EvalSettings& settings,
-                  std::vector<EvalText>& texts) {
+void add_examples(const LoadedModel& model, const std::string& path, const std::string& file,
+                  const EvalSettings& settings, std::vector<EvalText>& texts) {
   check(settings.detokenize == Detokenize::none,
         "{}: detokenize applies to .txt files, not to JSONL", path);
-  const std::string file = read_document_file(path);
   const ExampleFormat format = example_format(model, settings.examples);
   std::size_t left_out = 0;
   for_each_example(file, path, settings.examples.dataset_text_field, [&](Example&& example) {
@@ -137,11 +136,11 @@ std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std
   std::vector<EvalText> texts;
   for (const auto& path :
        expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
-    if (is_jsonl(path)) {
-      add_examples(model, path.string(), settings, texts);
+    const std::string text = read_document_file(path);
+    if (holds_records(path, text)) {
+      add_examples(model, path.string(), text, settings, texts);
       continue;
     }
-    const std::string text = read_document_file(path);
     for (const std::string_view part : split_documents(text, settings.separator)) {
       if (settings.max_documents > 0 && static_cast<Index>(texts.size()) == settings.max_documents)
         return texts;

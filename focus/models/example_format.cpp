@@ -3,6 +3,7 @@
 #include "data/chat/chat_template.h"
 #include "data/files/checksum.h"
 #include "data/files/input_file.h"
+#include "data/text/text.h"
 #include "focus/models/model_files.h"
 
 namespace focus {
@@ -32,7 +33,13 @@ ExampleFormat example_format(const LoadedModel& model, const ExampleSettings& se
   const std::string& path = settings.chat_template_path;
   Checksum identity;
   if (!path.empty()) identity.update(read_file(path));
-  for (const auto& [name, bytes] : model.side_files())
+  ChatVariables common;
+  common.now = fixed_day();
+  if (!settings.tools.empty())
+    common.tools = parse_tools(read_text_file(settings.tools), settings.tools);
+  for (const std::string& word : settings.template_values) common.take_word(word, "template");
+  identity.update(fmt::format("{} {}\n", common.tools.dump(), common.others.dump()));
+  for (const auto& [name, bytes] : model.chat_files())
     if (name != "tokenizer.model" && name != "vocab.json" && name != "merges.txt")
       identity.update(fmt::format("{} {}\n", name, bytes));
   // Read when the first messages come: models that have none can train on anything else.
@@ -41,14 +48,13 @@ ExampleFormat example_format(const LoadedModel& model, const ExampleSettings& se
           .ends = model.text_ends(),
           .end = model.document_end(),
           .chat =
-              [chat, path, files = model.side_files(), where = model.where](
-                  const nlohmann::ordered_json& messages, bool add_generation_prompt) {
+              [=, files = model.chat_files(), where = model.chat_where()](const ChatPart& part) {
                 if (!*chat) *chat = std::make_unique<ChatTemplate>(template_of(files, path, where));
-                ChatVariables variables;
+                ChatVariables variables = common;
                 variables.special_tokens = chat_special_tokens(files, where);
-                variables.add_generation_prompt = add_generation_prompt;
-                variables.now = fixed_day();
-                return (*chat)->render(messages, variables);
+                variables.add_generation_prompt = part.add_generation_prompt;
+                variables.take(part.variables, "a line of messages");
+                return (*chat)->render(part.messages, variables, part.generated);
               },
           .chat_identity = identity.hex()};
 }

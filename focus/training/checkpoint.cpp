@@ -31,7 +31,10 @@ void check_same_run(const StoreReader& store, Session& session, const std::strin
             path, then, model.where, model.fingerprint());
     }
   if (store.string_attribute("/train", "data_fingerprint") != session.data().fingerprint)
-    fail("{}: was trained on different text from data.train; start again with --overwrite", path);
+    fail(
+        "{}: was trained on different text from data.train; start again with --overwrite, or set "
+        "data.document_eos=false where the run is older than that key",
+        path);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "autograd/base/check.h"
 #include "autograd/machine.h"
 #include "data/files/input_file.h"
+#include "data/files/json_reader.h"
 
 namespace focus {
 namespace {
@@ -67,7 +68,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::optional<std::i
       const auto step = record.find("step");
       const bool later = step != record.end() && step->is_number_integer() &&
                          step->get<std::int64_t>() > *resume_step;
-      if (!later) kept += record.dump() + '\n';
+      if (!later) kept += json_text(record) + '\n';
     }
   }
   write_file_durably(path, std::string_view(kept));
@@ -76,7 +77,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::optional<std::i
 }
 
 void MetricsFile::write(const nlohmann::ordered_json& record) {
-  file_ << record.dump() << '\n' << std::flush;
+  file_ << json_text(record) << '\n' << std::flush;
   if (!file_)
     fail("{}: a record could not be written: check that the disk is not full", path_.string());
 }

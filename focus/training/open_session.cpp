@@ -33,7 +33,7 @@ std::string tokens_fingerprint(const TokenView& tokens, bool by_document) {
 LoadedModel new_model(const RunConfig& config, Rng& rng) {
   LoadedModel model;
   model.where = "new model";
-  model.tokenizer = load_tokenizer(config.tokenizer);
+  model.tokenizer = open_tokenizer(config.tokenizer);
   ModelConfig shape =
       config.model.to_model_config(model.tokenizer->vocab_size(), config.data.context);
   if (const auto id = model.tokenizer->bos_id()) shape.bos_token_id = *id;
@@ -91,6 +91,7 @@ LoadedModel open_training_model(const RunConfig& config) {
 TrainingData open_training_data(const RunConfig& config, const LoadedModel& model) {
   TokenizeOptions options{.document_separator = config.data.document_separator,
                           .ends = model.text_ends(),
+                          .end_documents = config.data.document_eos,
                           .cache_dir = config.data.cache_dir,
                           .examples = example_format(model, config.data.examples)};
   if (options.cache_dir.empty()) options.cache_dir = cache_folder();

@@ -26,6 +26,7 @@ bool needs_no_step(const FocusConfig& focus) {
 /// What a run does not have: whatever its defaults were when it began.
 RunConfig without_what_is_idle(RunConfig config) {
   const FocusConfig defaults;
+  config.data.document_eos = true;  // the tokens' fingerprint says whether it changed anything
   if (!config.has_focus()) {
     config.focus = defaults;
     return config;

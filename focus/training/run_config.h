@@ -103,6 +103,7 @@ struct DataConfig {
   std::vector<std::string> valid;
   double valid_fraction = 0.05;
   std::string document_separator;
+  bool document_eos = true;
   Bos bos = Bos::automatic;
   ExampleSettings examples;
   Packing packing = Packing::automatic;
@@ -123,6 +124,10 @@ struct DataConfig {
     f("document_separator", document_separator,
       "separator between the documents of a .txt file, such as <|endoftext|>; empty: each file is "
       "one");
+    f("document_eos", document_eos,
+      "put the EOS behind each document that is a text, where there are several and the "
+      "tokenizer's "
+      "files add none; the model learns to stop there");
     examples.visit(f);
     f("packing", packing,
       "wrapped: one stream of tokens, cut into windows in which each token sees all before it; "

@@ -12,15 +12,15 @@
 void focus::fuzz::try_input(std::string_view input) {
   static const auto tokenizer = load_tokenizer("bytes");
   ExampleFormat format{.end = 10};
-  format.chat = [](const nlohmann::ordered_json& messages, bool add_generation_prompt) {
+  format.chat = [](const ChatPart& part) {
     std::string rendered;
-    for (const auto& message : messages)
+    for (const auto& message : part.messages)
       rendered += message.at("role").get<std::string>() + ":" +
                   (message.contains("content") && message["content"].is_string()
                        ? message["content"].get<std::string>()
                        : "") +
                   "\n";
-    return rendered + (add_generation_prompt ? "assistant:" : "");
+    return rendered + (part.add_generation_prompt ? "assistant:" : "");
   };
   std::size_t last = 0;
   const auto load = [&] {
@@ -33,5 +33,5 @@ void focus::fuzz::try_input(std::string_view input) {
       if (tokens.ids.size() != tokens.counts.size()) report("tokens that nothing is said of");
     });
   };
-  run_loader(input.size(), load, {"a.jsonl: line "});
+  run_loader(input.size(), load, {"a.jsonl: "});
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "data/files/utf8.h"
 #include "focus/evaluation/report/html_report.h"
 
 namespace focus {
@@ -352,7 +353,7 @@ std::string_view chart_style() { return kChartStyle; }
 
 std::string escape_html(std::string_view text) {
   std::string escaped;
-  for (const char c : text) {
+  for (const char c : replace_invalid_utf8(text)) {
     constexpr std::string_view kSpecial = "&<>\"'";
     constexpr std::array<std::string_view, 5> kNames = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
     const std::size_t at = kSpecial.find(c);

@@ -206,7 +206,8 @@ void use_chat_template(std::vector<ScoreRequest>& requests, const LoadedModel& m
   for (ScoreRequest& request : requests) {
     auto messages = nlohmann::ordered_json::array();
     messages.push_back({{"role", "user"}, {"content", request.context}});
-    if (request.type != Type::loglikelihood_rolling) request.context = format.chat(messages, true);
+    if (request.type != Type::loglikelihood_rolling)
+      request.context = format.chat({.messages = messages});
   }
 }
 
@@ -240,8 +241,10 @@ ScoreAnswer generated_answer(LoadedModel& model, const ActiveAttention& active,
                       active.mode().kind != AttentionKind::soft;
   Generator generator(*model.decoder, model.focus(), active.mode(),
                       cached ? std::optional(CacheDtype::float32) : std::nullopt);
-  const Generated done = generate(model, generator, prompt,
-                                  {.max_new_tokens = request.max_gen_toks, .until = request.until});
+  GenerationOptions options;
+  options.max_new_tokens = request.max_gen_toks;
+  options.until = request.until;
+  const Generated done = generate(model, generator, prompt, options);
   return {.text = done.text,
           .stop = done.stop,
           .tokens = static_cast<Index>(done.ids.size()),
@@ -278,7 +281,7 @@ std::string answer_line(const ScoreRequest& request, const ScoreAnswer& answer) 
   json["pairs_touched"] = answer.pairs_touched;
   if (!answer.kl.empty()) json["kl"] = answer.kl;
   if (answer.cut > 0) json["cut"] = answer.cut;
-  return json.dump();
+  return json_text(json);
 }
 
 std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec& attention,

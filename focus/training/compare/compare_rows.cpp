@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "autograd/base/check.h"
+#include "data/files/json_reader.h"
 #include "data/settings/struct_json.h"
 #include "focus/training/compare/compare_report.h"
 
@@ -71,7 +72,7 @@ void add_run(const RunOutcome& run, ComparedRows& rows) {
 
 std::string csv_cell(const Json& value) {
   if (value.is_null()) return "";
-  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  const std::string text = value.is_string() ? value.get<std::string>() : json_text(value);
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
@@ -103,7 +104,7 @@ std::string rows_csv(const Json& rows) {
 
 std::string rows_jsonl(const Json& rows) {
   std::string text;
-  for (const Json& row : rows) text += row.dump() + '\n';
+  for (const Json& row : rows) text += json_text(row) + '\n';
   return text;
 }
 

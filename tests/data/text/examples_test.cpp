@@ -20,12 +20,28 @@ std::string refusal(std::string_view text) {
   return error_of([&] { examples(text); });
 }
 
-TEST(Examples, NamesThatAreJsonl) {
+TEST(Examples, RecordsAreKnownByNameOrByWhatAFileHolds) {
   for (const char* name : {"a.jsonl", "b/a.jsonl", "a.jsonl.gz", "a.jsonl.xz", "a.jsonl.zst",
-                           "a.jsonl.bz2", "x.y.jsonl"})
-    EXPECT_TRUE(is_jsonl(name)) << name;
-  for (const char* name : {"a.json", "a.txt", "jsonl", "a.jsonl.txt", "a.jsonl.gz.gz", ".jsonl"})
-    EXPECT_FALSE(is_jsonl(name)) << name;
+                           "a.jsonl.bz2", "x.y.jsonl", "a.json", "a.JSONL.GZ", "a.ndjson"})
+    EXPECT_TRUE(holds_records(name, "a")) << name;
+  for (const char* name : {"a.txt", "jsonl", "a.jsonl.txt", "a.jsonl.gz.gz", ".jsonl"})
+    EXPECT_FALSE(holds_records(name, "a")) << name;
+  for (const char* text : {"{\"a\": 1}", " \n{\"a\": 1}\r\n\n{}\nnot read", "[ {\"a\": 1},\n{} ]"})
+    EXPECT_TRUE(holds_records("a.txt", text)) << text;
+  for (const char* text :
+       {"", " ", "{", "{\"a\": 1}\nb", "[1, 2]", "[{\"a\": 1}", "{\n\"a\": 1}", "7"})
+    EXPECT_FALSE(holds_records("a.txt", text)) << text;
+}
+
+TEST(Examples, AListOrOneObjectInSeveralLines) {
+  const auto all = examples("[{\"text\": \"a\"},\n {\"text\": \"b\"}]");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1].text, "b");
+  EXPECT_EQ(all[1].place(), "record 2");
+  EXPECT_EQ(examples("{\n \"text\": \"a\"\n}")[0].text, "a");
+  EXPECT_THAT(refusal("[{\"text\": \"a\"}, 1]"),
+              StartsWith("a.jsonl: record 2: expected an object"));
+  EXPECT_THAT(refusal("[{\"text\": \"a\"}"), StartsWith("a.jsonl: not valid JSON"));
 }
 
 TEST(Examples, Texts) {

@@ -17,12 +17,12 @@ const Tokenizer& bytes() {
 }
 
 /// "role:content;" for each message, and where a turn is to begin "assistant:".
-std::string plain_chat(const nlohmann::ordered_json& messages, bool add_generation_prompt) {
+std::string plain_chat(const ChatPart& part) {
   std::string text;
-  for (const auto& message : messages)
+  for (const auto& message : part.messages)
     text += message.at("role").get<std::string>() + ":" + message.at("content").get<std::string>() +
             ";";
-  return text + (add_generation_prompt ? "assistant:" : "");
+  return text + (part.add_generation_prompt ? "assistant:" : "");
 }
 
 ExampleFormat format_of(RenderChat chat = &plain_chat) {
@@ -93,18 +93,101 @@ TEST(ExampleTokens, OfAPromptOfMessagesTheCompletionsTurnsAreLearned) {
 
 TEST(ExampleTokens, TemplatesThatWriteATurnOtherwiseLaterAreRefused) {
   // Only the last turn keeps its text, as where reasoning is taken out of earlier ones.
-  const auto forgets = [](const nlohmann::ordered_json& messages, bool add_generation_prompt) {
+  const auto forgets = [](const ChatPart& part) {
     std::string text;
-    for (std::size_t i = 0; i < messages.size(); ++i)
-      text += messages[i].at("role").get<std::string>() + (i + 1 < messages.size() ? ";" : ":x;");
-    return text + (add_generation_prompt ? "assistant" : "");
+    for (std::size_t i = 0; i < part.messages.size(); ++i)
+      text += part.messages[i].at("role").get<std::string>() +
+              (i + 1 < part.messages.size() ? ";" : ":x;");
+    return text + (part.add_generation_prompt ? "assistant" : "");
   };
   ExampleFormat format = format_of(forgets);
   EXPECT_THAT(error_of([&] { tokens_of(kChat, format); }),
-              testing::AllOf(StartsWith("a.jsonl: line 1: the chat template renders message 2"),
+              testing::AllOf(StartsWith("a.jsonl: line 1: the chat template renders message 1"),
                              HasSubstr("assistant_only_loss=false")));
   format.settings.assistant_only_loss = false;
   EXPECT_TRUE(tokens_of(kChat, format).trains());
+}
+
+TEST(ExampleTokens, ATemplateMayEndTheTextOnceOrOpenAThought) {
+  // As Phi-3: the end of the text follows the last turn alone.
+  const auto ends_once = [](const ChatPart& part) {
+    return plain_chat(part) + (part.add_generation_prompt ? "" : "\3");
+  };
+  EXPECT_EQ(learned(tokens_of(kChat, format_of(ends_once))), "b;d;");
+  // It is the turn's end where that has none of its own.
+  const auto ends_only = [](const ChatPart& part) {
+    std::string text;
+    for (const auto& message : part.messages)
+      text += message.at("role").get<std::string>()[0] + message.at("content").get<std::string>();
+    return text + (part.add_generation_prompt ? "a" : "\3");
+  };
+  EXPECT_EQ(all(tokens_of(kChat, format_of(ends_only))), "uaabucad\3");
+  EXPECT_EQ(learned(tokens_of(kChat, format_of(ends_only))), "bd\3");
+  // As DeepSeek's distilled models: no past turn has what the prompt opens.
+  const auto thinks = [](const ChatPart& part) {
+    return plain_chat(part) + (part.add_generation_prompt ? "<think>" : "");
+  };
+  EXPECT_EQ(learned(tokens_of(kChat, format_of(thinks))), "b;d;");
+  // One that refuses a prompt behind an answer.
+  const auto refuses = [](const ChatPart& part) {
+    if (part.add_generation_prompt && part.messages.back().at("role") == "assistant")
+      throw std::runtime_error("no");
+    return plain_chat(part);
+  };
+  EXPECT_EQ(learned(tokens_of(kChat, format_of(refuses))), "b;d;");
+}
+
+TEST(ExampleTokens, WhatTheTemplateMarksIsTheAssistants) {
+  const auto marks = [](const ChatPart& part) {
+    std::string text;
+    for (const auto& message : part.messages) {
+      text += message.at("role").get<std::string>().substr(0, 1);
+      const std::size_t begin = text.size();
+      text += message.at("content").get<std::string>();
+      if (part.generated != nullptr && message.at("role") == "assistant")
+        part.generated->emplace_back(begin, text.size());
+    }
+    return text + (part.add_generation_prompt ? "something else" : "");
+  };
+  EXPECT_EQ(all(tokens_of(kChat, format_of(marks))), "uaabucad");
+  EXPECT_EQ(learned(tokens_of(kChat, format_of(marks))), "bd");
+}
+
+TEST(ExampleTokens, WhatADataSetMarksAsNotToBeLearnedIsNot) {
+  for (const char* mark : {R"("weight": 0)", R"("train": false)", R"("training": false)",
+                           R"("loss": false)", R"("weight": 0.0)"}) {
+    std::string line = kChat;
+    line.insert(line.find(R"("content": "b")"), std::string(mark) + ", ");
+    ExampleFormat format = format_of();
+    EXPECT_EQ(learned(tokens_of(line, format)), "d;") << mark;
+    format.settings.assistant_only_loss = false;
+    EXPECT_EQ(learned(tokens_of(line, format)), "user:a;assistant:user:c;assistant:d;") << mark;
+  }
+  std::string half = kChat;
+  half.insert(half.find(R"("content": "b")"), R"("weight": 0.5, )");
+  EXPECT_THAT(error_of([&] { tokens_of(half); }),
+              StartsWith("a.jsonl: line 1: \"weight\" of a message is 0.5"));
+  // A prompt of messages, though all turns count.
+  ExampleFormat format = format_of();
+  format.settings.assistant_only_loss = false;
+  const std::string line = R"({"prompt": [{"role": "user", "content": "a"}],)"
+                           R"( "completion": [{"role": "assistant", "content": "d"}]})";
+  EXPECT_EQ(learned(tokens_of(line, format)), "d;");
+}
+
+TEST(ExampleTokens, TheTemplateGetsWhatALineSaysBesideItsMessages) {
+  nlohmann::ordered_json seen;
+  const auto format = format_of([&](const ChatPart& part) {
+    seen = part.variables;
+    return plain_chat(part);
+  });
+  std::string line = kChat;
+  line.insert(1, R"("tools": [{"name": "f"}], "documents": null, "id": 7,)"
+                 R"( "chat_template_kwargs": {"a": 12345678901234567890123}, )");
+  tokens_of(line, format);
+  EXPECT_EQ(seen["tools"].dump(), R"([{"name":"f"}])");
+  EXPECT_EQ(seen.size(), 2u);
+  EXPECT_TRUE(seen["chat_template_kwargs"]["a"].is_binary());  // its digits
 }
 
 TEST(ExampleTokens, WhatCannotBeAnsweredIsRefused) {

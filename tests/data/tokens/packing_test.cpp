@@ -185,16 +185,23 @@ TEST(TokenizeCached, KeepsExamplesByWhatTheyBecome) {
   EXPECT_TRUE(file.has_counts());
   EXPECT_FALSE(file.counts(1));
   EXPECT_TRUE(file.counts(2));
-  tokenize_cached(paths, *tokenizer, options);
-  EXPECT_EQ(files_in(folder / "cache"), 1u);
+  EXPECT_EQ(files_in(folder / "cache"), 2u);  // the tokens, and what was said of them
   options.examples.settings.completion_only_loss = false;
   EXPECT_TRUE(tokenize_cached(paths, *tokenizer, options).counts(1));
-  EXPECT_EQ(files_in(folder / "cache"), 2u);
-  // The same bytes under another name are a text.
+  EXPECT_EQ(files_in(folder / "cache"), 4u);
+  // The same bytes under another name are the same records, and the notice comes again.
   write_text(folder / "a.txt", read_text(folder / "a.jsonl"));
   const std::vector<std::filesystem::path> text = {folder / "a.txt"};
-  EXPECT_FALSE(tokenize_cached(text, *tokenizer, options).has_counts());
-  EXPECT_EQ(files_in(folder / "cache"), 3u);
+  EXPECT_TRUE(tokenize_cached(text, *tokenizer, options).has_counts());
+  EXPECT_EQ(files_in(folder / "cache"), 4u);
+  EXPECT_THAT(notices.text(),
+              HasSubstr("a.txt: 1 of 3 examples are left out, the first on line 2"));
+  // Where all are, the line says why.
+  write_text(folder / "b.jsonl", R"({"messages": [{"role": "gpt", "content": "a"}]})");
+  options.examples.chat = [](const ChatPart&) { return "gpt: a"; };
+  const std::vector<std::filesystem::path> none = {folder / "b.jsonl"};
+  EXPECT_THAT(error_of([&] { tokenize_cached(none, *tokenizer, options); }),
+              testing::AllOf(HasSubstr("all 1 examples are left out"), HasSubstr("roles: gpt")));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "data/files/checksum.h"
 #include "data/tokens/tokenize.h"
+#include "tests/support/notices.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
@@ -143,6 +144,33 @@ TEST(TokenizeCached, SplitsPrependsAndCaches) {
   write_text(folder / "b.txt", "v");
   EXPECT_EQ(all_ids(tokenize_cached(paths, *tokenizer, options)), (Ids{'x', 'y', '|', 'z', 'v'}));
   EXPECT_EQ(files_in(folder / "c"), 4u);
+}
+
+TEST(TokenizeCached, SeveralDocumentsEndWithTheEos) {
+  const TempFolder folder;
+  write_text(folder / "a.txt", "xy|z");
+  write_text(folder / "b.jsonl", "{\"text\": \"w\"}\n{\"text\": \"v9\"}\n");
+  const auto tokenizer = load_tokenizer("bytes");
+  const Paths both = {folder / "a.txt", folder / "b.jsonl"}, one = {folder / "a.txt"};
+  TokenizeOptions options{.document_separator = "|",
+                          .end_documents = true,
+                          .cache_dir = folder / "c",
+                          .examples = {.end = '9'}};
+  const Ids expected = {'x', 'y', '9', 'z', '9', 'w', '9', 'v', '9'};  // not twice
+  EXPECT_EQ(all_ids(tokenize_cached(both, *tokenizer, options)), expected);
+  options.document_separator.clear();
+  EXPECT_EQ(all_ids(tokenize_cached(one, *tokenizer, options)), (Ids{'x', 'y', '|', 'z'}));
+  options.document_separator = "|";
+  options.ends.suffix = {7};  // the tokenizer's own
+  EXPECT_EQ(all_ids(tokenize_cached(one, *tokenizer, options)), (Ids{'x', 'y', 7, 'z', 7}));
+  options.ends = {};
+  write_text(folder / "a.txt", "x|y|z|w");
+  // Without an EOS a notice says that nothing lies between.
+  options.examples.end = std::nullopt;
+  const Notices notices;
+  EXPECT_EQ(all_ids(tokenize_cached(one, *tokenizer, options)), (Ids{'x', 'y', 'z', 'w'}));
+  EXPECT_THAT(notices.text(), HasSubstr("4 documents are joined with nothing between"));
+  EXPECT_EQ(files_in(folder / "c"), 6u);  // of two with notes
 }
 
 TEST(TokenizeCached, WithoutCacheAndErrors) {
