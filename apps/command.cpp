@@ -19,6 +19,7 @@
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
 #include "data/files/input_file.h"
+#include "data/files/json_reader.h"
 
 namespace focus::app {
 namespace {
@@ -373,6 +374,7 @@ LoadedModel ModelOptions::load(WeightUse use) const {
     if (++loaded > 1 && model.adapters.size() <= before)
       fail("{}: two attentions; a model has one of them, and LoRA adapters beside it", adapter);
   }
+  if (!tokenizer.empty()) model.adapter_chat.reset();  // the user has chosen
   return model;
 }
 
@@ -413,11 +415,11 @@ nlohmann::ordered_json machine_json() {
 
 void write_json(const std::string& path, const nlohmann::ordered_json& json) {
   if (path == kStandardOutput) {
-    fmt::print(figures_stream, "{}\n", json.dump(2));
+    fmt::print(figures_stream, "{}\n", json_text(json, 2));
     if (std::fflush(figures_stream) != 0) fail_writing("write", "standard output", errno);
     return;
   }
-  if (!path.empty()) write_file_durably(path, std::string_view(json.dump(2) + "\n"));
+  if (!path.empty()) write_file_durably(path, std::string_view(json_text(json, 2) + "\n"));
 }
 
 void refuse_existing(const std::string& path, bool overwrite) {

@@ -18,6 +18,9 @@
 #include "autograd/base/profile.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
+#include "data/files/input_file.h"
+#include "data/files/json_reader.h"
+#include "data/files/notice.h"
 #include "data/settings/config.h"
 #include "data/settings/struct_json.h"
 #include "data/text/format.h"
@@ -113,6 +116,16 @@ void run_child(const Words& arguments, const path& log, const std::string& name)
   fail("{} (log: {})", said, log.string());
 }
 
+/// Repeats the notices of a run, which may have been done before: what is left out of its data, and
+/// the like.
+void tell_notices(const path& log) {
+  constexpr std::string_view kNotice = "notice: ";
+  if (!std::filesystem::exists(log)) return;
+  for_each_row(read_file(log), [&](std::string_view row, std::size_t) {
+    if (row.starts_with(kNotice)) notice("{}", row.substr(kNotice.size()));
+  });
+}
+
 /// The options that say the settings which are not `usual`.
 template <class Settings>
 Words options_of(Settings settings, Settings usual = {}) {
@@ -122,9 +135,13 @@ Words options_of(Settings settings, Settings usual = {}) {
     if (fields[f].text() == defaults[f].text()) continue;
     words.push_back(option_name(fields[f]));
     std::vector<ConfigProblem> none;
-    if (defaults[f].text() != "false")  // as text, without YAML's quotes
-      words.push_back(
-          parse_config_yaml("value: " + fields[f].text(), none).entries.at(0).value.text);
+    if (defaults[f].text() == "false") continue;
+    // As text, without YAML's quotes; a list with commas.
+    const ConfigNode value =
+        parse_config_yaml("value: " + fields[f].text(), none).entries.at(0).value;
+    std::string text = value.text;
+    for (const ConfigNode& item : value.items) text += (text.empty() ? "" : ",") + item.text;
+    words.push_back(text);
   }
   return words;
 }
@@ -194,7 +211,7 @@ class CompareRunner {
       return fingerprint_of(files) + (tokenizer ? " " + tokenizer->fingerprint() : "");
     });
     add("tokenizer", config.tokenizer,
-        [&] { return load_tokenizer(config.tokenizer)->fingerprint(); });
+        [&] { return open_tokenizer(config.tokenizer)->fingerprint(); });
     text += "train: " + fingerprint_of_texts(config.data.train) + "\n";
     if (!config.data.valid.empty()) text += "valid: " + fingerprint_of_texts(config.data.valid);
     return hash_text(text);
@@ -237,6 +254,7 @@ class CompareRunner {
                                         {"--recall", questions}, options, fingerprint))
         outcome.recall.push_back(figures->recall.value());
     }
+    tell_notices(folder / "log.txt");
   }
 
   void train(RunOutcome& outcome) {

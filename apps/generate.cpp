@@ -5,6 +5,7 @@
 #include "autograd/base/check.h"
 #include "data/chat/chat_template.h"
 #include "data/files/input_file.h"
+#include "data/files/notice.h"
 #include "data/text/text.h"
 #include "focus/models/generation.h"
 
@@ -18,7 +19,8 @@ struct GenerateArguments {
   ModelOptions model;
   std::string prompt, prompt_file, json, attention;
   bool chat = false, show_prompt = false, no_cache = false;
-  std::string system, messages, chat_template;
+  std::string system, messages, chat_template, tools;
+  std::vector<std::string> template_values;
   GenerationOptions generation;
   std::string cache = "auto";
   GenerationConfig::Said said;  // by flags
@@ -39,7 +41,7 @@ ChatTemplate template_of(const GenerateArguments& o, const LoadedModel& model) {
   const std::filesystem::path path = o.chat_template;
   if (path.extension() == ".jinja" || is_regular_file(path))
     return ChatTemplate(read_file(path), o.chat_template);
-  return find_chat_template(model.side_files(), o.chat_template, model.where);
+  return find_chat_template(model.chat_files(), o.chat_template, model.chat_where());
 }
 
 /// The text that the model continues; with --chat the conversation through its chat template, up to
@@ -48,7 +50,9 @@ std::string prompt_text(const GenerateArguments& o, const LoadedModel& model) {
   const std::string text = o.prompt_file.empty() ? o.prompt : read_prompt_file(o.prompt_file);
   if (!o.chat) return text;
   ChatVariables variables;
-  variables.special_tokens = chat_special_tokens(model.side_files(), model.where);
+  variables.special_tokens = chat_special_tokens(model.chat_files(), model.chat_where());
+  if (!o.tools.empty()) variables.tools = parse_tools(read_prompt_file(o.tools), o.tools);
+  for (const std::string& word : o.template_values) variables.take_word(word, "--template");
   return template_of(o, model).render(conversation(o, text), variables);
 }
 
@@ -64,8 +68,12 @@ Ids prompt_ids(const GenerateArguments& options, const LoadedModel& model,
 
 /// Takes from the model's generation_config.json what no flag says.
 void tell_defaults(GenerateArguments& o, const LoadedModel& model) {
-  const std::string taken = model.files->generation.apply(o.said, o.generation.sampling);
+  const GenerationConfig& config = model.files->generation;
+  const std::string taken = config.apply(o.said, o.generation.sampling);
   if (!taken.empty()) fmt::print(stderr, "{}: {} (flags go before it)\n", kGenerationConfig, taken);
+  if (!config.not_applied.empty())
+    notice("{}: {}: not applied here: {}", model.where, kGenerationConfig,
+           fmt::join(config.not_applied, ", "));
 }
 
 void write_now(const std::string& text) {
@@ -160,6 +168,13 @@ void add_prompt_options(CLI::App& app, GenerateArguments& o) {
   app.add_option("--chat-template", o.chat_template,
                  "a .jinja file, or the name of one of the model's templates if it has several")
       ->needs(chat);
+  app.add_option("--tools", o.tools, "a .json file with the list of tools, for the chat template")
+      ->needs(chat);
+  app.add_option("--template", o.template_values,
+                 "KEY=VALUE for the chat template, such as enable_thinking=false; several may be "
+                 "given")
+      ->needs(chat)
+      ->allow_extra_args(false);
   app.add_flag("--show-prompt", o.show_prompt, "print the rendered prompt and do not generate")
       ->needs(chat);
 }

@@ -19,7 +19,8 @@ class Facts {
   Facts() : json_(nlohmann::ordered_json::object()) {}
 
   void add(const std::string& name, const nlohmann::ordered_json& value) {
-    fmt::print("{:<22} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+    fmt::print("{:<22} {}\n", name,
+               value.is_string() ? value.get<std::string>() : json_text(value));
     json_[name] = value;
   }
   const nlohmann::ordered_json& json() const { return json_; }

@@ -76,14 +76,14 @@ std::string read_input(const std::string& path) {
 }
 
 void encode_text(const TokenizerArguments& o) {
-  const auto tokenizer = load_tokenizer(o.tokenizer);
+  const auto tokenizer = open_tokenizer(o.tokenizer);
   const std::string text = read_input(o.text);
   const Ids ids = o.special ? tokenizer->encode_with_special(text) : tokenizer->encode(text);
   fmt::print("{}\n", fmt::join(ids, " "));
 }
 
 void decode_ids(const TokenizerArguments& o) {
-  const auto tokenizer = load_tokenizer(o.tokenizer);
+  const auto tokenizer = open_tokenizer(o.tokenizer);
   const std::string input = read_input(o.text);
   Ids ids;
   try {
@@ -96,7 +96,9 @@ void decode_ids(const TokenizerArguments& o) {
 }
 
 void add_tokenizer(CLI::App& command, TokenizerArguments& o) {
-  command.add_option("tokenizer", o.tokenizer, "a tokenizer file, its folder, or bytes")
+  command
+      .add_option("tokenizer", o.tokenizer,
+                  "a tokenizer file, its folder, a model (.h5, GGUF), or bytes")
       ->required();
 }
 

@@ -155,7 +155,7 @@ SavedFocus open_focus_folder(const fs::path& folder) {
                           "hidden_size", "num_key_value_heads", "head_dim", "num_attention_heads",
                           "carried_updates", kFittedContext})
     settings.erase(key);
-  read_config_text(settings.dump(), saved.where, {}, saved.config);
+  read_config_text(json_text(settings), saved.where, {}, saved.config);
   finish(saved, [&](const char* name) { return view.at(name).integer(kMostWidth + 1); });
   const std::shared_ptr<TensorSource> weights =
       std::make_shared<SafetensorsFile>(folder / kFocusWeightsFile);
@@ -277,7 +277,7 @@ void write_focus_folder(const fs::path& folder, FocusModel& focus,
   FocusConfig config = focus.config();
   json.update(settings_json(stored_fields(config)));
   write_safetensors(folder / kFocusWeightsFile, std::move(tensors), {{"format", "pt"}});
-  write_file_durably(folder / kFocusConfigFile, std::string_view(json.dump(2) + "\n"));
+  write_file_durably(folder / kFocusConfigFile, std::string_view(json_text(json, 2) + "\n"));
 }
 
 }  // namespace focus

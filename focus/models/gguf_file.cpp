@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "autograd/base/check.h"
+#include "data/files/utf8.h"
 #include "data/gguf/gguf_tokenizer.h"
 #include "data/gguf/gguf_writer.h"
 #include "focus/models/model_export.h"
@@ -55,7 +56,8 @@ void add_general(const ModelFiles& files, Dtype dtype, GgufKeys& keys) {
   keys.u32("general.file_type", file_type_of(dtype));
   keys.u32("general.quantization_version", 2);
   if (const GgufSource* source = as_gguf(files)) copy_keys(source->metadata(), "general.", keys);
-  if (!keys.has("general.name")) keys.text("general.name", fs::path(files.where).stem().string());
+  if (!keys.has("general.name"))
+    keys.text("general.name", replace_invalid_utf8(fs::path(files.where).stem().string()));
 }
 
 std::vector<AnnouncedTensor> tensors_of(const ModelConfig& config, Dtype dtype) {
@@ -180,7 +182,7 @@ GgufWritten write_gguf_adapter(const fs::path& path, const LoadedModel& model, D
   GgufKeys keys;
   keys.text("general.type", "adapter");
   keys.text("general.architecture", written.architecture);
-  keys.text("general.name", path.stem().string());
+  keys.text("general.name", replace_invalid_utf8(path.stem().string()));
   keys.u32("general.file_type", file_type_of(dtype));
   keys.text("adapter.type", "lora");
   // llama.cpp scales by alpha / rank.

@@ -6,6 +6,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
+#include "data/chat/chat_template.h"
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/notice.h"
@@ -14,6 +15,7 @@
 #include "data/tensors/checkpoint_folder.h"
 #include "data/tensors/safetensors.h"
 #include "data/text/text.h"
+#include "focus/models/adapter_chat.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {
@@ -100,6 +102,16 @@ std::string generation_config_of(const GgufMetadata& metadata, Index vocab_size)
   if (ends.size() == 1) json["eos_token_id"] = ends.front();
   if (ends.size() > 1) json["eos_token_id"] = ends;
   if (const auto padding = id("padding_token_id")) json["pad_token_id"] = *padding;
+  // What newer files say of how to draw, which llama.cpp does by default.
+  const std::string sampling = "general.sampling.";
+  if (const auto most = metadata.integer(sampling + "top_k"); most && *most >= 0)
+    json["top_k"] = *most;
+  for (const auto& [theirs, ours] : {std::pair{"temp", "temperature"},
+                                     {"top_p", "top_p"},
+                                     {"min_p", "min_p"},
+                                     {"penalty_repeat", "repetition_penalty"}})
+    if (const auto value = metadata.number(sampling + theirs)) json[ours] = *value;
+  if (json.contains("temperature")) json["do_sample"] = json["temperature"] > 0;
   return json.empty() ? "" : json.dump(2) + "\n";
 }
 
@@ -178,7 +190,20 @@ const ModelFormat& format_of(const fs::path& path, std::string_view expected) {
   return *std::ranges::find_if(kFormats, [&](const ModelFormat& each) { return each.is(path); });
 }
 
+bool is_checkpoint_file(const fs::path& path) {
+  return fs::is_regular_file(path) && path.extension() == ".h5";
+}
+
 }  // namespace
+
+std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& path) {
+  const bool gguf = is_gguf(path);
+  if (!gguf && !is_checkpoint_file(path)) return load_tokenizer(path);
+  auto tokenizer =
+      gguf ? tokenizer_of(GgufSource(path).metadata()) : read_tokenizer(StoreReader(path));
+  if (!tokenizer) fail("{}: holds no tokenizer", path.string());
+  return tokenizer;
+}
 
 ModelFiles open_model(const std::filesystem::path& given, const std::string& tokenizer) {
   const fs::path path = result_of_run(given);
@@ -194,7 +219,7 @@ ModelFiles open_model(const std::filesystem::path& given, const std::string& tok
         files.where);
   }
   if (!tokenizer.empty()) {
-    files.tokenizer = load_tokenizer(tokenizer);
+    files.tokenizer = open_tokenizer(tokenizer);
     replace_tokenizer_side_files(files.side_files, tokenizer);
   }
   if (files.tokenizer) add_tokenizer_files(files.side_files, *files.tokenizer);
@@ -329,7 +354,11 @@ void write_model_head(StoreWriter& store, const ModelConfig& config, const Token
 
 void write_model(StoreWriter& store, LoadedModel& model) {
   Decoder& decoder = *model.decoder;
-  write_model_head(store, decoder.config(), model.tokenizer.get(), model.side_files());
+  SideFiles side_files = model.side_files();
+  if (model.adapter_chat)  // a merged model continues to use it
+    side_files[kChatTemplate] =
+        find_chat_template(model.chat_files(), "", model.chat_where()).source();
+  write_model_head(store, decoder.config(), model.tokenizer.get(), side_files);
   store.attribute("/model", "fingerprint", model_fingerprint(decoder));
   for_each_published(
       decoder, [](const Variable& p) { return p.value(); },
@@ -349,6 +378,7 @@ void load_adapter(const std::filesystem::path& given, LoadedModel& model) {
          mechanism->name());
   for (const SavedAdapter& saved : format.open_adapters(path, model.decoder->config()))
     attach_saved(saved, model);
+  if (fs::is_directory(given)) take_tokenizer_files(given, model);
 }
 
 namespace {

@@ -57,6 +57,12 @@ struct LoadedModel {
   const std::string& fingerprint() const;
   std::shared_ptr<const ModelFiles> files;         // that it was loaded from; null: from none
   std::vector<std::unique_ptr<Adapter>> adapters;  // what it was trained with, and what was added
+  /// The files of an adapter's folder that holds a chat template.
+  struct Chat {
+    SideFiles files;
+    std::string where;
+  };
+  std::optional<Chat> adapter_chat;
 
   // The adapter of a kind, or null.
   FocusModel* focus() const;
@@ -90,6 +96,9 @@ struct LoadedModel {
   std::vector<std::int32_t> end_ids() const;
   /// Those of the files that it was loaded from; none of a model that was made otherwise.
   const SideFiles& side_files() const;
+  /// Those of its chat template: an adapter's, else side_files(), and where they are.
+  const SideFiles& chat_files() const { return adapter_chat ? adapter_chat->files : side_files(); }
+  const std::string& chat_where() const { return adapter_chat ? adapter_chat->where : where; }
   /// Throws a line that says how to name one where there is no tokenizer.
   const Tokenizer& require_tokenizer() const;
 
@@ -104,6 +113,10 @@ void require_comparable(const LoadedModel& reference, const LoadedModel& model);
 /// A store, a Hugging Face folder or a GGUF file. `tokenizer`, where not empty, is loaded instead
 /// of the model's own. Throws std::runtime_error, one line.
 ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer = "");
+
+/// The tokenizer of what load_tokenizer() takes, of a GGUF file or of a checkpoint file. Throws
+/// std::runtime_error, one line.
+std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 /// What becomes of a model that is loaded.
 enum class WeightUse {
@@ -166,7 +179,8 @@ std::string fingerprint_of(const ModelFiles& files);
 std::string model_fingerprint(Decoder& decoder);
 
 /// Opens an adapter for a model and composes it: a store or folder with Focus, a store with LoRA,
-/// a PEFT folder or a GGUF adapter, whose base is known by its shapes alone.
+/// a PEFT folder or a GGUF adapter, whose base is known by its shapes alone. The chat template of a
+/// folder is used from then on; a notice tells of it, and of a tokenizer that differs.
 void load_adapter(const std::filesystem::path& path, LoadedModel& model);
 
 /// How lines of JSONL become tokens of a model: texts as other texts do (LoadedModel::bos), behind

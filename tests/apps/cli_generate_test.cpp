@@ -205,8 +205,39 @@ TEST(CliGenerateChat, TheTemplateIsFoundAndChosen) {
                                          {"bos_token", {{"content", "b"}}},
                                          {"eos_token", "e"}});
   EXPECT_EQ(shown_prompt(tokens, "--prompt x"), "be");
+  const std::string tools = cli().fresh("tools.json");
+  write_text(tools, R"([{"name": "f", "id": 12345678901234567890}])");
+  EXPECT_EQ(
+      shown_prompt(chat_model("{{ tools|tojson }} {{ enable_thinking }} {{ x | none_such if 0 }}"),
+                   {"--prompt", "x", "--tools", tools, "--template", "enable_thinking=false"}),
+      R"([{"name": "f", "id": 12345678901234567890}] False )");
+  expect_refused(chat(named, "--prompt x --template thinking"), {"--template", "KEY=VALUE"});
   expect_refused(chat(named, "--prompt x --chat-template rag"), {"'rag'", "default, tool_use"});
   expect_refused(chat(named, "--prompt x --chat-template missing.jinja"), {"missing.jinja"});
+}
+
+TEST(CliGenerateChat, AnAdaptersFolderMayHaveATemplate) {
+  const std::string adapter = cli().fresh("adapter"), base = cli().base();
+  fs::create_directories(adapter);
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
+    fs::copy(fs::path(cli().lora()).parent_path() / name, fs::path(adapter) / name);
+  const auto shown = [&] {
+    return cli().must_run(chat(base, {"--prompt", "x", "--adapter", adapter, "--show-prompt"}));
+  };
+  write_text(adapter + "/chat_template.jinja", "Adapter: {{ messages[0].content }}");
+  write_text(adapter + "/tokenizer_config.json", R"({"eos_token": "<e>"})");
+  EXPECT_EQ(shown().out, "Adapter: x");
+  const std::string merged = cli().fresh("merged.h5");
+  cli().must_run({"merge", base, "--adapter", adapter, "--out", merged});
+  EXPECT_EQ(shown_prompt(merged, "--prompt y"), "Adapter: y");
+  // A model that has one, and another tokenizer, are named.
+  const auto other =
+      cli().must_run(chat(merged, {"--prompt", "x", "--adapter", adapter, "--show-prompt"}));
+  EXPECT_EQ(other.err, "");
+  write_text(adapter + "/chat_template.jinja", "Other");
+  expect_parts(
+      cli().must_run(chat(merged, {"--prompt", "x", "--adapter", adapter, "--show-prompt"})).err,
+      {adapter + ": its chat_template is used, not that of"});
 }
 
 TEST(CliGenerateChat, WhatIsRefused) {

@@ -109,6 +109,12 @@ TEST(CliTextEnd, GenerationConfigGivesDefaultsAndIsTold) {
   expect_parts(cli().must_run(command).err, {"generation_config.json: temperature 2.5, top_k 50"});
   EXPECT_NE(cli().figures(command).at("ids"), greedy);
   EXPECT_EQ(cli().figures(command + Words{"--temperature", "0"}).at("ids"), greedy);
+  write_text(folder + "/generation_config.json",
+             Json({{"suppress_tokens", {greedy[0]}}, {"num_beams", 2}}).dump());
+  const Json suppressed = cli().figures(command).at("ids");
+  EXPECT_EQ(std::ranges::count(suppressed, greedy[0]), 0);
+  expect_parts(cli().must_run(command).err,
+               {"generation_config.json: suppress_tokens (1)", "not applied here: num_beams 2"});
   write_text(folder + "/generation_config.json", Json({{"repetition_penalty", 5.0}}).dump());
   const Json penalised = cli().figures(command).at("ids");
   EXPECT_NE(penalised, greedy);
@@ -195,6 +201,21 @@ TEST(CliTokenizer, AConfigTakesIt) {
   const auto info = cli().figures({"info", out + "/model.h5"});
   EXPECT_EQ(info.at("vocab_size"), 300);
   EXPECT_EQ(info.at("tokenizer"), "tokenizer.json");
+}
+
+TEST(CliTokenizer, AModelsTokenizerIsLookedAtToo) {
+  const std::string out = cli().fresh("run"), model = out + "/model.h5";
+  cli().must_run(cli().scratch({"out=" + out, "tokenizer=" + trained_tokenizer(), "steps=2"}));
+  const std::string gguf = cli().fresh("model.gguf");
+  cli().must_run({"export", model, "--gguf", gguf});
+  const std::string ids =
+      cli().must_run(words("tokenizer encode {} --text {valid}", trained_tokenizer())).out;
+  EXPECT_EQ(cli().must_run(words("tokenizer encode {} --text {valid}", model)).out, ids);
+  EXPECT_EQ(cli().must_run(words("tokenizer encode {} --text {valid}", gguf)).out, ids);
+  cli().must_run(words("logits {} --tokenizer {} --text Once --out {}", model, gguf,
+                       cli().fresh("logits.safetensors")));
+  const std::string bytes = cli().base();
+  cli().must_run(words("tokenizer encode {} --text {valid}", bytes));
 }
 
 TEST(CliTokenizer, RefusesInOneLineAndWritesNothing) {
@@ -296,6 +317,19 @@ TEST(CliInstructions, TextsOfJsonlAreDocuments) {
   EXPECT_GT(cli().perplexity(
                 words("{base} --text {} --dataset-text-field content --attention dense", file)),
             1);
+}
+
+TEST(CliInstructions, AFolderHasRecordsUnderAnyNameAndCountsTheRest) {
+  const std::string folder = cli().fresh("texts");
+  fs::create_directories(folder);
+  write_text(folder + "/a.JSON", R"([{"text": "Once upon a time"}, {"text": "there was a dog."}])");
+  write_text(folder + "/b.txt", "{\"text\": \"c\"}\n{\"text\": \"d\"}\n");
+  write_text(folder + "/info.json", R"({"version":
+1})");
+  write_text(folder + "/readme.md", "x");
+  const auto result = cli().must_run(words("eval {base} --text {} --attention dense", folder));
+  expect_parts(result.out, {"4 texts"});
+  expect_parts(result.err, {"2 of its 4 entries are skipped, info.json among them"});
 }
 
 TEST(CliInstructions, FitTakesThem) {

@@ -32,6 +32,8 @@ LoraConfig parse_peft_config(const std::string& text, const std::string& where) 
   const std::string bias = json.text("bias", "none");
   check(bias == "none", "{}: bias {} is not supported, only none", where, shown(bias));
   check(json.has("target_modules"), "{}: target_modules is missing", where);
+  for (const char* key : {"r", "lora_alpha", "lora_dropout"})
+    check(!json.mentions(key) || json.has(key), "{}: {} is null, expected a number", where, key);
   LoraConfig config;
   if (object.at("target_modules").is_string()) {
     const std::string pattern = json.text("target_modules");
@@ -110,7 +112,7 @@ void LoraModel::write_beside(const std::filesystem::path& folder, const std::str
     json["target_modules"] = "all-linear";
   std::filesystem::remove(folder / kPeftConfig);
   write_safetensors(folder / kPeftWeights, tensors(), {{"format", "pt"}});
-  write_file_durably(folder / kPeftConfig, std::string_view(json.dump(2) + "\n"));
+  write_file_durably(folder / kPeftConfig, std::string_view(json_text(json, 2) + "\n"));
 }
 
 }  // namespace focus
