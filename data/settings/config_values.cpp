@@ -84,7 +84,7 @@ void read_value(const ConfigNode& node, const Range&, std::string& value) {
 std::string value_text(bool value) { return value ? "true" : "false"; }
 std::string value_text(const std::string& value) {
   // A JSON string is also a double-quoted YAML string.
-  return is_plain_word(value) ? value : nlohmann::json(value).dump();
+  return is_plain_word(value) ? value : json_text(nlohmann::json(value));
 }
 
 template <ConfigNumber T>
