@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 34040;
+constexpr std::size_t kMostLinesOfTests = 34395;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -196,7 +196,7 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 3695},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 3731},
                                                      {"apps/terminal", 200},
                                                      {"autograd", 1080},
                                                      {"autograd/attention", 1900},
@@ -204,24 +204,24 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 3695},
                                                      {"autograd/gemm", 1710},
                                                      {"autograd/ops", 860},
                                                      {"autograd/simd", 3600},
-                                                     {"data/chat", 4280},
-                                                     {"data/files", 1605},
-                                                     {"data/gguf", 1745},
+                                                     {"data/chat", 4390},
+                                                     {"data/files", 1629},
+                                                     {"data/gguf", 1775},
                                                      {"data/settings", 1185},
                                                      {"data/synthetic", 825},
                                                      {"data/tensors", 1910},
-                                                     {"data/text", 645},
-                                                     {"data/tokenizers", 2980},
-                                                     {"data/tokens", 1125},
+                                                     {"data/text", 757},
+                                                     {"data/tokenizers", 3027},
+                                                     {"data/tokens", 1350},
                                                      {"focus", 280},
-                                                     {"focus/adapters", 3020},
-                                                     {"focus/evaluation", 4880},
-                                                     {"focus/generation", 470},
+                                                     {"focus/adapters", 3021},
+                                                     {"focus/evaluation", 4883},
+                                                     {"focus/generation", 511},
                                                      {"focus/method", 6660},
-                                                     {"focus/models", 1690},
+                                                     {"focus/models", 1930},
                                                      {"focus/speed", 720},
-                                                     {"focus/training", 3160},
-                                                     {"layers", 3075},
+                                                     {"focus/training", 3168},
+                                                     {"layers", 3097},
                                                      {"layers/architectures", 610},
                                                      {"optim", 515}};
 

@@ -323,7 +323,7 @@ TEST(CliInstructions, AFolderHasRecordsUnderAnyNameAndCountsTheRest) {
   const std::string folder = cli().fresh("texts");
   fs::create_directories(folder);
   write_text(folder + "/a.JSON", R"([{"text": "Once upon a time"}, {"text": "there was a dog."}])");
-  write_text(folder + "/b.txt", "{\"text\": \"c\"}\n{\"text\": \"d\"}\n");
+  write_text(folder + "/b.txt", "{\"text\": \"cat\"}\n{\"text\": \"dog\"}\n");
   write_text(folder + "/info.json", R"({"version":
 1})");
   write_text(folder + "/readme.md", "x");
