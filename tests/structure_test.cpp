@@ -196,7 +196,7 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 3731},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 3732},
                                                      {"apps/terminal", 200},
                                                      {"autograd", 1080},
                                                      {"autograd/attention", 1900},
