@@ -108,8 +108,9 @@ TEST_F(CliGguf, RefusesInALine) {
     expect_refused(command, {"beyond the end of the file"});
   const fs::path adapter = fs::path(gguf_).replace_filename("llama_lora.gguf");
   if (!fs::exists(adapter)) return;
-  expect_refused(words("export {} --adapter {} --out {}", gguf_, adapter, cli().fresh("x")),
-                 {"holds no Focus adapter; focus merge"});
+  const std::string peft = cli().fresh("peft");
+  cli().must_run(words("export {} --adapter {} --out {}", gguf_, adapter, peft));
+  EXPECT_TRUE(fs::exists(peft + "/adapter_config.json")) << "a LoRA is PEFT's folder";
   expect_refused(words("eval {} --text {valid}", adapter), {"as --adapter"});
   expect_refused(words("eval {other} --adapter {} --text {valid}", adapter),
                  {"general.architecture is \"llama\", expected \"gpt2\""});
