@@ -42,12 +42,12 @@ std::unique_ptr<FocusModel> keys_model(std::uint64_t seed = 1) {
 void expect_same_groups(FocusModel& actual, FocusModel& expected, double accepted) {
   ASSERT_EQ(key_layers(actual).size(), key_layers(expected).size());
   for (Index layer = 0; layer < kShape.num_layers; ++layer) {
-    std::map<std::string_view, Tensor> found;
+    std::map<std::string, Tensor> found;
     actual.grouping().visit_tensors(
-        layer, [&](std::string_view name, Tensor& tensor) { found[name] = tensor; });
+        layer, [&](std::string_view name, Tensor& tensor) { found[std::string(name)] = tensor; });
     EXPECT_EQ(found.size(), 6u);
     expected.grouping().visit_tensors(layer, [&](std::string_view name, Tensor& tensor) {
-      EXPECT_LE(relative_difference(found.at(name), tensor), accepted) << name;
+      EXPECT_LE(relative_difference(found.at(std::string(name)), tensor), accepted) << name;
     });
     EXPECT_EQ(actual.grouping().updates(layer), 50);
   }
