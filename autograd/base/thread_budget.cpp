@@ -11,16 +11,24 @@
 namespace focus {
 namespace {
 
-/// The thread that starts regions has one.
+/// What a thread that starts regions has: its budget, and its regions since the last usage().
 thread_local ThreadBudget budget;
+thread_local long regions = 0, preemptions = 0;
+thread_local double since = 0;
 
-ThreadBudget::Usage usage() {
+ThreadBudget::Usage usage(double now) {
+  // In long regions the other threads take the chunks of one that waits for its core: it is worth
+  // having, and what it waits for is not counted.
+  constexpr double kLongRegion = 5e-4;
+  const double seconds = (now - since) / static_cast<double>(regions);
+  since = now;
+  regions = 0;
   timespec cpu{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
   rusage process{};
   getrusage(RUSAGE_SELF, &process);
-  return {static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec),
-          process.ru_nivcsw};
+  if (seconds < kLongRegion) preemptions = process.ru_nivcsw;
+  return {static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec), preemptions};
 }
 
 }  // namespace
@@ -44,7 +52,9 @@ void ThreadBudget::judge(double now, const Usage& usage) {
 int region_threads(long chunks) {
   const int most = omp_get_max_threads();
   if (chunks <= 1 || most == 1 || omp_in_parallel()) return 1;
-  return budget.threads(most, now(), usage);
+  ++regions;
+  const double start = now();
+  return budget.threads(most, start, [&] { return usage(start); });
 }
 
 }  // namespace focus
