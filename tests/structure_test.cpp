@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 34395;
+constexpr std::size_t kMostLinesOfTests = 34400;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -196,32 +196,32 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 3732},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 3735},
                                                      {"apps/terminal", 200},
                                                      {"autograd", 1080},
                                                      {"autograd/attention", 1900},
-                                                     {"autograd/base", 785},
+                                                     {"autograd/base", 795},
                                                      {"autograd/gemm", 1710},
                                                      {"autograd/ops", 860},
                                                      {"autograd/simd", 3600},
                                                      {"data/chat", 4390},
-                                                     {"data/files", 1629},
+                                                     {"data/files", 1630},
                                                      {"data/gguf", 1775},
                                                      {"data/settings", 1185},
                                                      {"data/synthetic", 825},
                                                      {"data/tensors", 1910},
-                                                     {"data/text", 757},
-                                                     {"data/tokenizers", 3027},
+                                                     {"data/text", 760},
+                                                     {"data/tokenizers", 3030},
                                                      {"data/tokens", 1350},
                                                      {"focus", 280},
-                                                     {"focus/adapters", 3021},
-                                                     {"focus/evaluation", 4883},
-                                                     {"focus/generation", 511},
+                                                     {"focus/adapters", 3025},
+                                                     {"focus/evaluation", 4885},
+                                                     {"focus/generation", 515},
                                                      {"focus/method", 6660},
                                                      {"focus/models", 1930},
                                                      {"focus/speed", 720},
-                                                     {"focus/training", 3168},
-                                                     {"layers", 3097},
+                                                     {"focus/training", 3170},
+                                                     {"layers", 3100},
                                                      {"layers/architectures", 610},
                                                      {"optim", 515}};
 
