@@ -11,33 +11,28 @@
 namespace focus {
 namespace {
 
-/// What a thread that starts regions has: its budget, and its regions since the last usage().
+/// The thread that starts regions has one.
 thread_local ThreadBudget budget;
-thread_local long regions = 0, preemptions = 0;
-thread_local double since = 0;
 
-ThreadBudget::Usage usage(double now) {
-  // In long regions the other threads take the chunks of one that waits for its core: it is worth
-  // having, and what it waits for is not counted.
-  constexpr double kLongRegion = 5e-4;
-  const double seconds = (now - since) / static_cast<double>(regions);
-  since = now;
-  regions = 0;
+ThreadBudget::Usage usage() {
   timespec cpu{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
   rusage process{};
   getrusage(RUSAGE_SELF, &process);
-  if (seconds < kLongRegion) preemptions = process.ru_nivcsw;
-  return {static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec), preemptions};
+  return {static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec),
+          process.ru_nivcsw};
 }
 
 }  // namespace
 
 void ThreadBudget::judge(double now, const Usage& usage) {
-  const double off = 1 - (usage.cpu_seconds - before_.cpu_seconds) / (now - window_);
+  const double seconds = now - window_;
+  const double off = 1 - (usage.cpu_seconds - before_.cpu_seconds) / seconds;
   // A thread that waits for a disk or a user is off its core too, but nobody took it.
-  const bool crowded = off > kLargestShare && usage.preemptions > before_.preemptions;
+  const bool crowded = off > kLargestShare && usage.preemptions > before_.preemptions &&
+                       seconds < kLongRegion * regions_;
   window_ = now;
+  regions_ = 0;
   before_ = usage;
   if (used_ == 1) return;  // says nothing about more
   if (crowded) {
@@ -52,9 +47,7 @@ void ThreadBudget::judge(double now, const Usage& usage) {
 int region_threads(long chunks) {
   const int most = omp_get_max_threads();
   if (chunks <= 1 || most == 1 || omp_in_parallel()) return 1;
-  ++regions;
-  const double start = now();
-  return budget.threads(most, start, [&] { return usage(start); });
+  return budget.threads(most, now(), usage);
 }
 
 }  // namespace focus

@@ -3,9 +3,10 @@
 namespace focus {
 
 /// How many threads parallel regions use beside other programs. If another program holds the core
-/// of one thread, all others wait for it, some milliseconds in each region: fewer threads are then
-/// faster. While that is so one thread is left out, and tried again after a while. No result
-/// depends on the number of threads.
+/// of one thread, all others wait for it, some milliseconds in each region: in short regions fewer
+/// threads are then faster. While that is so one thread is left out, and tried again after a while.
+/// In long regions the others take the chunks of the one that waits. No result depends on the
+/// number of threads.
 class ThreadBudget {
  public:
   /// What the thread that starts the regions has had: seconds on a core, and how often the system
@@ -24,17 +25,18 @@ class ThreadBudget {
       --left_out_;
       until_ = now + pause_;
     }
+    ++regions_;
     return used_ = most > left_out_ ? most - left_out_ : 1;
   }
 
  private:
   static constexpr double kWindow = 0.02, kLargestShare = 0.25;  // seconds; of time off the cores
-  static constexpr double kShortestPause = 0.05, kLongestPause = 2;
+  static constexpr double kShortestPause = 0.05, kLongestPause = 2, kLongRegion = 5e-4;
 
   /// After a window of time: whether a thread is to be left out.
   void judge(double now, const Usage& usage);
 
-  int left_out_ = 0, used_ = 1;
+  int left_out_ = 0, used_ = 1, regions_ = 0;  // the regions of this window
   double window_ = 0, pause_ = kShortestPause, until_ = 0;
   Usage before_;
 };

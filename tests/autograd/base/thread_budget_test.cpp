@@ -6,12 +6,13 @@
 namespace focus {
 namespace {
 
-/// Regions of a millisecond each on a simulated clock.
+/// Regions of a fifth of a millisecond each, or of another length, on a simulated clock.
 struct Simulation {
   ThreadBudget budget;
   double now = 100, cpu_seconds = 0;
   long preemptions = 0;
   int threads = 0;
+  double length = 2e-4;
 
   /// Runs regions of up to `most` threads for `seconds`. In each that has more than `free` threads
   /// the first thread is off its core for `off` of the time. Returns the share of the regions that
@@ -24,8 +25,8 @@ struct Simulation {
       });
       all += threads == most;
       const bool waits = threads > free;
-      now += 1e-3;
-      cpu_seconds += waits ? (1 - off) * 1e-3 : 1e-3;
+      now += length;
+      cpu_seconds += waits ? (1 - off) * length : length;
       preemptions += waits && preempted;
     }
     return static_cast<double>(all) / regions;
@@ -37,6 +38,8 @@ TEST(ThreadBudget, UsesAllThreadsUnlessOthersTakeTheirCores) {
   EXPECT_EQ(s.run(1, 4, 4, 0), 1);
   EXPECT_EQ(s.run(1, 4, 0, 0.2), 1) << "off for a fifth of the time";
   EXPECT_EQ(s.run(1, 4, 0, 0.9, false), 1) << "it waits for a disk, and nobody took a core";
+  s.length = 2e-3;
+  EXPECT_EQ(s.run(1, 4, 0, 0.6), 1) << "in long regions the others take its chunks";
 }
 
 TEST(ThreadBudget, LeavesOutWhatOtherProgramsHoldAndTriesAgain) {
