@@ -1,5 +1,6 @@
 #include "data/tensors/checkpoint_folder.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <map>
@@ -101,8 +102,15 @@ std::optional<fs::path> CheckpointFolder::latest() const {
 
 fs::path result_of_run(const fs::path& path) {
   if (!fs::exists(path / "config.yaml") || !fs::exists(path / "metrics.jsonl")) return path;
-  for (const auto& entry : fs::directory_iterator(path))
-    if (entry.path().extension() == ".h5") return entry.path();
+  fs::path result;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (entry.path().extension() != ".h5") continue;
+    if (!result.empty())
+      fail("{}: holds the results of two runs, {} and {}; name one", path.string(),
+           std::min(result, entry.path()).string(), std::max(result, entry.path()).string());
+    result = entry.path();
+  }
+  if (!result.empty()) return result;
   fail("{}: a run that is not finished; focus train with --resume finishes it", path.string());
 }
 

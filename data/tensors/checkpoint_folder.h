@@ -32,7 +32,8 @@ class CheckpointFolder {
 };
 
 /// The file that a run of focus train left in its folder: model.h5, focus.h5, lora.h5. Another path
-/// as it is. Throws std::runtime_error for the folder of a run that is not finished.
+/// as it is. Throws std::runtime_error for the folder of a run that is not finished, and for one
+/// that holds the results of two.
 std::filesystem::path result_of_run(const std::filesystem::path& path);
 
 }  // namespace focus

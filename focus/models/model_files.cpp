@@ -190,10 +190,6 @@ const ModelFormat& format_of(const fs::path& path, std::string_view expected) {
   return *std::ranges::find_if(kFormats, [&](const ModelFormat& each) { return each.is(path); });
 }
 
-bool is_checkpoint_file(const fs::path& path) {
-  return fs::is_regular_file(path) && path.extension() == ".h5";
-}
-
 }  // namespace
 
 std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& path) {

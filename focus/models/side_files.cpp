@@ -131,6 +131,10 @@ TokenRules rules_of(const JsonView& json) {
 
 }  // namespace
 
+bool is_checkpoint_file(const fs::path& path) {
+  return fs::is_regular_file(path) && path.extension() == ".h5";
+}
+
 bool is_side_file(const std::string& name) {
   return name == kGenerationConfig || belongs_to_tokenizer(name);
 }
@@ -158,7 +162,7 @@ SideFiles read_side_files(const StoreReader& store) {
 void replace_tokenizer_side_files(SideFiles& files, const fs::path& tokenizer) {
   std::erase_if(files, [](const auto& file) { return belongs_to_tokenizer(file.first); });
   if (tokenizer == "bytes" || is_gguf(tokenizer)) return;
-  if (fs::is_regular_file(tokenizer) && tokenizer.extension() == ".h5") {
+  if (is_checkpoint_file(tokenizer)) {
     for (const auto& [name, bytes] : read_side_files(StoreReader(tokenizer)))
       if (belongs_to_tokenizer(name)) files[name] = bytes;
     return;

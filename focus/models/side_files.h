@@ -23,6 +23,9 @@ using SideFiles = std::map<std::string, std::string>;
 
 inline constexpr const char* kGenerationConfig = "generation_config.json";
 
+/// Whether it is a file with the ending of our checkpoint files.
+bool is_checkpoint_file(const std::filesystem::path& path);
+
 /// Whether a file of that name beside a model is one.
 bool is_side_file(const std::string& name);
 

@@ -257,6 +257,10 @@ TEST(CliTrain, ARunsFolderIsItsResultAndAnUnfinishedOneIsCalledThat) {
   EXPECT_EQ(by_folder, figures("--attention hard:1 --adapter " + focus + "/focus.h5"));
   expect_refused(words("eval {base} --text {} --adapter {}", cli().train_text(), part),
                  {part, "not finished", "--resume"});
+  cli().must_run(cli().retrofit({"out=" + part, "method=lora", "--overwrite"}));
+  fs::copy_file(focus + "/focus.h5", part + "/focus.h5");
+  expect_refused(words("eval {base} --text {} --adapter {}", cli().train_text(), part),
+                 {part, "two runs", "focus.h5", "lora.h5"});
   // Groups beside a LoRA: neither alone.
   EXPECT_NE(figures("--attention hard:1 --adapter " + focus + " --adapter " + lora), by_folder);
   expect_refused(
