@@ -20,6 +20,7 @@
 #include "data/files/durable_file.h"
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
+#include "data/files/utf8.h"
 
 namespace focus::app {
 namespace {
@@ -62,15 +63,9 @@ void explain_missing(const CLI::App& app, const CLI::ParseError& error) {
 
 /// The words of "--max-new-tokens".
 std::set<std::string> words_of(std::string_view name) {
-  std::set<std::string> words;
-  std::string word;
-  for (const char c : std::string(name) + '-') {
-    if (c != '-') {
-      word += c;
-    } else if (!word.empty()) {
-      words.insert(std::exchange(word, ""));
-    }
-  }
+  const std::vector<std::string> parts = CLI::detail::split(std::string(name), '-');
+  std::set<std::string> words(parts.begin(), parts.end());
+  words.erase("");
   return words;
 }
 
@@ -280,10 +275,9 @@ void add_config_arguments(CLI::App& app, std::string& file) {
   app.allow_extras();
   RunConfig defaults;
   const std::vector<ConfigField> fields = config_fields(defaults);
-  std::string first = "  " + describe_config_fields(only(fields, kFirstKeys));
-  for (std::size_t at = 0; (at = first.find('\n', at)) + 1 < first.size(); at += 3)
-    first.replace(at, 1, "\n  ");
-  app.footer("Most runs set:\n\n" + first +
+  std::string first = replaced(describe_config_fields(only(fields, kFirstKeys)), "\n", "\n  ");
+  first.resize(first.size() - 2);  // behind the last line
+  app.footer("Most runs set:\n\n  " + first +
              "\nAny key of the config can be given as key=value:\n\n" +
              describe_config_fields(fields));
 }

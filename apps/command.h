@@ -135,8 +135,7 @@ struct ModelOptions {
   void visit(F&& f) {
     f("adapter", adapter,
       "adapter to attach: focus.h5, lora.h5, a run's folder, an exported folder, a PEFT folder or "
-      "a "
-      "GGUF LoRA; twice for groups and a LoRA");
+      "a GGUF LoRA; twice for groups and a LoRA");
     f("tokenizer", tokenizer, "tokenizer to use instead of the model's: bytes, a file or a folder");
     f("bos", bos,
       "special tokens before a text or prompt: auto: those that the tokenizer's files specify; "

@@ -132,9 +132,9 @@ int run_export(Arguments arguments) {
   form->add_option("--gguf", o.gguf, "the GGUF file to write");
   form->require_option(1);
   app.add_option("--adapter", o.adapter,
-                 "Focus adapter of this model, written into the same folder, or a LoRA, written "
-                 "as PEFT's folder, without the model; with --gguf a LoRA "
-                 "(lora.h5 or a PEFT folder), written instead of the model");
+                 "Focus adapter of this model, written into the same folder, or a LoRA, written as "
+                 "PEFT's folder, without the model; with --gguf a LoRA (lora.h5 or a PEFT folder), "
+                 "written instead of the model");
   app.add_flag("--with-code", o.with_code,
                "also write the Python code with which transformers computes Focus attention "
                "(trust_remote_code)");

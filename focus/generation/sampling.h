@@ -42,8 +42,7 @@ void penalise_repetitions(std::span<Real> logits, std::span<const std::int32_t> 
 /// An id drawn from softmax(logits / temperature) over the top_k highest logits, of these the
 /// fewest whose probabilities, renormalised, reach top_p (Holtzman et al. 2020), and of these those
 /// of min_p, renormalised again. A tie goes to the lower id. Neither the penalty nor the rules are
-/// applied here. Greedy draws no random
-/// number, else one.  logits [vocab_size]
+/// applied here. Greedy draws no random number, else one.  logits [vocab_size]
 std::int32_t sample(std::span<const Real> logits, const SamplingOptions& options, Rng& rng);
 
 }  // namespace focus
