@@ -20,16 +20,28 @@ class RoundedRows {
  public:
   RoundedRows(Index rows, const Real* a, Index lda, Index cols, Index width, Index group,
               const simd::BlockKernels& kernels)
-      : width_(width),
+      : rows_(rows),
+        width_(width),
         group_(group),
-        q_(rows * width),
-        scales_(q_.size() / group),
-        sums_(scales_.size()),
-        totals_(scales_.size()) {
+        memory_(pooled_buffer(static_cast<std::size_t>(rows * (width + 12 * (width / group))))),
+        q_(static_cast<std::int8_t*>(memory_.get())),
+        scales_(reinterpret_cast<float*>(q_ + rows * width)),
+        sums_(scales_ + rows * (width / group)),
+        begins_(reinterpret_cast<std::int32_t*>(sums_ + rows * (width / group))) {
     parallel_chunks(rows, rows_per_chunk(cols), [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i)
+      for (Index i = begin; i < end; ++i) {
         for (Index p = 0; p < cols; p += simd::kQ8Rounded) round(i, p, a + i * lda + p, kernels);
+        std::fill(q_ + i * width + cols, q_ + (i + 1) * width, std::int8_t{0});
+        for (Index g = cols / group; g < width / group; ++g) set(i, g, 0, 0);
+      }
     });
+  }
+
+  /// For integers of W that are so much more than they were.
+  void begin_for(int more) {
+    if (more == 0 || more == more_) return;
+    for (Index g = 0; g < rows_ * (width_ / group_); ++g) begins_[g] = begins_[g] / more_ * more;
+    more_ = more;
   }
 
   simd::Q8Row row(Index i) const {
@@ -37,97 +49,108 @@ class RoundedRows {
     return {rows.q, rows.scales, rows.sums};
   }
   simd::Q8Rows from(Index i) const {
-    const Index g = i * width_ / group_;
-    return {q_.data() + i * width_, scales_.data() + g, sums_.data() + g, totals_.data() + g,
-            width_ / group_};
+    const Index groups = width_ / group_, g = i * groups;
+    return {q_ + i * width_, scales_ + g, sums_ + g, begins_ + g, groups};
   }
 
  private:
   /// Numbers [p, p + kQ8Rounded) of row i.
   void round(Index i, Index p, const Real* numbers, const simd::BlockKernels& kernels) {
     std::int32_t halves[2];
-    const float scale = kernels.round(numbers, q_.data() + i * width_ + p, halves);
-    const auto set = [&](Index group, std::int32_t sum) {
-      const auto g = static_cast<std::size_t>(i * (width_ / group_) + group);
-      scales_[g] = scale;
-      sums_[g] = scale * static_cast<float>(sum);
-      totals_[g] = sum;
-    };
-    if (group_ == simd::kQ8Rounded) return set(p / group_, halves[0] + halves[1]);
-    for (Index half = 0; half < 2; ++half) set(p / group_ + half, halves[half]);
+    const float scale = kernels.round(numbers, q_ + i * width_ + p, halves);
+    if (group_ == simd::kQ8Rounded) return set(i, p / group_, scale, halves[0] + halves[1]);
+    for (Index half = 0; half < 2; ++half) set(i, p / group_ + half, scale, halves[half]);
+  }
+  void set(Index i, Index group, float scale, std::int32_t sum) {
+    const Index g = i * (width_ / group_) + group;
+    scales_[g] = scale;
+    sums_[g] = scale * static_cast<float>(sum);
+    begins_[g] = -sum;
   }
 
-  const Index width_, group_;
-  AlignedVector<std::int8_t> q_;
-  AlignedVector<float> scales_, sums_;
-  AlignedVector<std::int32_t> totals_;
+  const Index rows_, width_, group_;
+  int more_ = 1;
+  const std::shared_ptr<void> memory_;
+  std::int8_t* const q_;
+  float *const scales_, *const sums_;
+  std::int32_t* const begins_;
 };
 
-/// kQ8Panel rows of W.
-class Panel {
+constexpr Index kPanel = simd::kQ8Panel;
+
+/// Some times kPanel rows of W.
+class Panels {
  public:
   /// W's rows [first, first + count); what is missing of a panel is 0.
   void fill(const MatrixView& w, Index first, Index count, const simd::BlockKernels::Format& format,
             const simd::BlockKernels& kernels) {
-    const Index group = format.group, halves = w.cols / kSplit, groups = w.cols / group;
-    const auto numbers = static_cast<std::size_t>(simd::kQ8Panel * w.cols);
-    if (q_.size() < numbers) {
-      for (AlignedVector<std::int8_t>* q : {&split_q_, &q_}) q->resize(numbers);
-      for (AlignedVector<float>* of : {&split_scales_, &split_offsets_, &scales_, &offsets_})
-        of->resize(numbers / kSplit);
-    }
+    depth_ = w.cols;
+    groups_ = w.cols / format.group;
+    has_offsets_ = has_offsets(w.format);
+    const auto panels = static_cast<std::size_t>((count + kPanel - 1) / kPanel);
+    const auto numbers = static_cast<std::size_t>(kPanel * w.cols);
+    grow(split_q_, numbers);
+    grow(q_, panels * numbers);
+    for (AlignedVector<float>* of : {&split_scales_, &split_offsets_}) grow(*of, numbers / kSplit);
+    for (AlignedVector<float>* of : {&scales_, &offsets_}) grow(*of, panels * numbers / kSplit);
+    for (Index j = 0; j < count; j += kPanel)
+      fill_panel(w, first + j, std::min(kPanel, count - j), j / kPanel, format, kernels);
+  }
+  simd::Q8Panel view(Index panel) const {
+    const Index g = panel * kPanel * groups_;
+    return {q_.data() + panel * kPanel * depth_, scales_.data() + g,
+            has_offsets_ ? offsets_.data() + g : nullptr};
+  }
+
+ private:
+  template <class T>
+  static void grow(AlignedVector<T>& to, std::size_t size) {
+    if (to.size() < size) to.resize(size);
+  }
+
+  void fill_panel(const MatrixView& w, Index first, Index count, Index panel,
+                  const simd::BlockKernels::Format& format, const simd::BlockKernels& kernels) {
+    const Index halves = w.cols / kSplit, step = format.group / kSplit;
     for (Index j = 0; j < count; ++j)
       split_blocks(w.format, from_number(w, w.stored_row(first + j) * w.pitch).data, w.cols,
                    {split_q_.data() + j * w.cols, split_scales_.data() + j * halves,
                     split_offsets_.data() + j * halves});
-    kernels.pack(w.cols, split_q_.data(), w.cols, format.more, q_.data());
-    for (Index g = 0; g < groups; ++g)
-      for (Index j = 0; j < simd::kQ8Panel; ++j) {
-        const auto to = static_cast<std::size_t>(g * simd::kQ8Panel + j);
-        const auto from = static_cast<std::size_t>(j * halves + g * group / kSplit);
-        scales_[to] = j < count ? split_scales_[from] : 0;
-        offsets_[to] = j < count ? split_offsets_[from] : 0;
-      }
-    has_offsets_ = has_offsets(w.format);
-  }
-  simd::Q8Panel view() const {
-    return {q_.data(), scales_.data(), has_offsets_ ? offsets_.data() : nullptr};
+    kernels.pack(w.cols, split_q_.data(), w.cols, format.more, q_.data() + panel * kPanel * depth_);
+    const auto pack_groups = [&](const AlignedVector<float>& from, AlignedVector<float>& to) {
+      float* next = to.data() + panel * kPanel * groups_;
+      for (Index g = 0; g < groups_; ++g)
+        for (Index j = 0; j < kPanel; ++j)
+          *next++ = j < count ? from[static_cast<std::size_t>(j * halves + g * step)] : 0;
+    };
+    pack_groups(split_scales_, scales_);
+    if (has_offsets_) pack_groups(split_offsets_, offsets_);
   }
 
- private:
   AlignedVector<std::int8_t> split_q_, q_;
   AlignedVector<float> split_scales_, split_offsets_, scales_, offsets_;
+  Index depth_ = 0, groups_ = 0;
   bool has_offsets_ = false;
 };
 
+/// Rows of A go over all panels that are packed at a time: these stay in the second-level cache,
+/// and so many rows in the first.
 void multiply_many(const RoundedRows& rows, Index m, const SharedProduct& product,
                    const simd::BlockKernels::Format& format, const simd::BlockKernels& kernels) {
-  constexpr Index kRowsAtATime = 192, kPanel = simd::kQ8Panel;
-  const auto multiply_panel = [&](Index first, Index count) {
-    const auto [w, c, ldc, start] = product;
-    thread_local Panel panel;
-    thread_local AlignedVector<float> sums(kRowsAtATime * kPanel);
-    panel.fill(w, first, count, format, kernels);
-    for (Index i = 0; i < m; i += kRowsAtATime) {
-      const Index some = std::min(kRowsAtATime, m - i);
-      format.product_q8(some, rows.from(i), panel.view(), sums.data());
-      for (Index r = 0; r < some; ++r) {
-        Real* const to = c + (i + r) * ldc + first;
-        const float* const sum = sums.data() + r * kPanel;
-        if (start.add)
-          for (Index j = 0; j < count; ++j) to[j] += static_cast<Real>(sum[j]);
-        else if (start.row != nullptr)
-          for (Index j = 0; j < count; ++j)
-            to[j] = start.row[first + j] + static_cast<Real>(sum[j]);
-        else
-          for (Index j = 0; j < count; ++j) to[j] = 0 + static_cast<Real>(sum[j]);
-      }
-    }
-  };
-  parallel_chunks(product.w.rows, kPanel, [&](Index begin, Index end) {
-    for (Index first = begin; first < end; first += kPanel)
-      multiply_panel(first, std::min(kPanel, end - first));
-  });
+  constexpr Index kRowsAtATime = 24, kPacked = 1 << 19, kMostPanels = 8, kEnough = 64;
+  const auto [w, c, ldc, start] = product;
+  // So many panels that all threads have something to do until the end.
+  const Index some = std::min(w.rows / kPanel / kEnough, kPacked / (kPanel * w.cols));
+  const Index together = kPanel * std::clamp<Index>(some, 1, kMostPanels);
+  parallel_chunks(w.rows, together,
+                  [&, w = w, c = c, ldc = ldc, start = start](Index begin, Index end) {
+                    thread_local Panels panels;
+                    panels.fill(w, begin, end - begin, format, kernels);
+                    for (Index i = 0; i < m; i += kRowsAtATime)
+                      for (Index j = begin; j < end; j += kPanel)
+                        format.product_q8(std::min(kRowsAtATime, m - i), rows.from(i),
+                                          panels.view((j - begin) / kPanel), c + i * ldc + j, ldc,
+                                          std::min(kPanel, end - j), start.from_column(j).keep());
+                  });
 }
 
 }  // namespace
@@ -155,6 +178,7 @@ void gemm_nt_q8(Index m, const Real* a, Index lda, std::span<const SharedProduct
     const simd::BlockKernels::Format& format = kernels_of(product.w.format, kernels);
     std::optional<RoundedRows>& rows = format.group == kSplit ? of_16 : of_32;
     if (!rows) rows.emplace(m, a, lda, cols, cols, format.group, kernels);
+    rows->begin_for(format.more);
     multiply_many(*rows, m, product, format, kernels);
   }
 }

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "autograd/base/types.h"
+#include "autograd/simd/kernels.h"
 
 // Numbers that lie in GGML's blocks (number_format.h), compiled once for each instruction set as
 // the kernels of kernels.h are, but without fused multiply-adds: every product and sum is rounded
@@ -53,15 +53,18 @@ struct Q8Panel {
   const float *scales, *offsets;
 };
 /// Many rows that are multiplied, in the same groups: q [m, groups, group] within ±127; of each
-/// group [m, groups] its scale, the sum of its numbers and that of its integers.
+/// group [m, groups] its scale, the sum of its numbers, and what sums of products begin with: that
+/// of its integers times how much more the panel's are, taken off.
 struct Q8Rows {
   const std::int8_t* q;
   const float *scales, *sums;
-  const std::int32_t* totals;
+  const std::int32_t* begins;
   Index groups;
 };
-/// c[m, kQ8Panel] = A Wᵀ. Products of a group are summed as integers.
-using Q8Product = void (*)(Index m, const Q8Rows& a, const Q8Panel& w, float* c);
+/// C[m, columns] = what is kept of it + A Wᵀ, at most kQ8Panel columns. Products of a group are
+/// summed as integers.
+using Q8Product = void (*)(Index m, const Q8Rows& a, const Q8Panel& w, Real* c, Index ldc,
+                           Index columns, Keep keep);
 
 /// The formats of blocks, in NumberFormat's order.
 inline constexpr int kBlockFormatCount = 12;

@@ -113,7 +113,7 @@ TEST(Q8, BitsDependNeitherOnKernelsNorOnHowManyRowsThereAre) {
 TEST(Q8, GroupsOfManyRowsAreSummedAsIntegers) {
   // By the definition, in its order: what no rounding of a sum of four could give.
   for (const NumberFormat format : {NumberFormat::q8_0, NumberFormat::q4_1, NumberFormat::q6_k}) {
-    constexpr Index kCols = 512, kRows = 3;
+    constexpr Index kCols = 1536, kRows = 3;  // more than the kernels take at a time
     const Stored w = stored_blocks(5, kCols, format, {}, 3);
     const Tensor x = randn({kRows, kCols}, 1), y = product(x, w.view, simd::block_kernels());
     const Index group = format == NumberFormat::q6_k ? 16 : 32;
@@ -151,7 +151,7 @@ TEST(Q8, GroupsOfManyRowsAreSummedAsIntegers) {
 
 TEST(Q8, BeginsWithABiasOrWhatIsThere) {
   const Stored w = stored_blocks(40, 256, NumberFormat::q4_1, {}, 1);
-  for (const Index m : {1, 6}) {
+  for (const Index m : {1, 6, 27}) {
     const Tensor x = randn({m, 256}, 1), bias = randn({40}, 3), before = randn({m, 40}, 4);
     const simd::BlockKernels& kernels = simd::block_kernels();
     const Tensor y = product(x, w.view, kernels);
@@ -167,8 +167,9 @@ TEST(Q8, BeginsWithABiasOrWhatIsThere) {
 TEST(Q8, ProductsThatShareTheirRowsHaveTheSameBits) {
   const Stored w[] = {stored_blocks(40, 512, NumberFormat::q4_1, {.rotary_pairs = 4}, 1),
                       stored_blocks(9, 512, NumberFormat::q6_k, {}, 2),
-                      stored_blocks(70, 512, NumberFormat::q8_0, {}, 3)};
-  for (const Index m : {1, 2, 7}) {
+                      stored_blocks(70, 512, NumberFormat::q8_0, {}, 3),
+                      stored_blocks(33, 512, NumberFormat::q4_0, {}, 4)};
+  for (const Index m : {1, 2, 7, 53}) {
     const Tensor x = randn({m, 512}, 1), bias = randn({9}, 3);
     expect_same_bits_for_any_threads("shared", [&] {
       std::vector<Tensor> all;
