@@ -13,7 +13,7 @@ nlohmann::json groups_json(const std::string& folder) { return read_json(folder 
 
 TEST(CliGroups, WritesAPageAndAllFigures) {
   const std::string out = cli().fresh("groups");
-  expect_parts(cli().must_run(groups_of(cli().adapter(), out)).out, {"size entropy"});
+  expect_parts(cli().must_run(groups_of(cli().adapter(), out)).out, {"size entropy", ": density "});
   const auto json = groups_json(out);
   EXPECT_EQ(json.at("grouping"), "tokens");
   EXPECT_EQ(json.at("num_groups"), 3);
@@ -43,7 +43,7 @@ TEST(CliGroups, WritesAPageAndAllFigures) {
     EXPECT_FALSE(contains(page, part)) << part;
   // Names of files, not where they lie; line breaks of the passage are seen.
   EXPECT_FALSE(contains(page, fs::path(cli().valid_text()).parent_path().string()));
-  EXPECT_TRUE(!contains(read, "\n") || contains(page, "\u21B5</span>"));
+  EXPECT_TRUE(!contains(read, "\n") || contains(page, "\u21B5</i>"));
 }
 
 TEST(CliGroups, OfKeysHaveHeadsAndAgreeWithThemselves) {
@@ -60,7 +60,7 @@ TEST(CliGroups, OfKeysHaveHeadsAndAgreeWithThemselves) {
   EXPECT_EQ(json.at("against").at("mean").at("adjusted_rand_index"), 1.0);
   EXPECT_EQ(json.at("against").at("mean").at("kept_share"), 1.0);
   EXPECT_LT(json.at("between_layers").at("adjusted_rand_index").at(0).at(0), 1.0);  // other heads
-  expect_parts(read_text(out + "/groups.html"), {"layer 1, key head 3"});
+  expect_parts(read_text(out + "/groups.html"), {"Layer 1, key head 3", "of the causal pairs are computed"});
   // Groups of hidden states against them.
   const std::string across = cli().fresh("groups");
   cli().must_run(groups_of(cli().keys(), across, {"--against", cli().adapter()}));

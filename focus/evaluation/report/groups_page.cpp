@@ -1,5 +1,7 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
 
 #include "focus/evaluation/report/html_report.h"
 #include "focus/evaluation/statistics/groups_report.h"
@@ -7,10 +9,20 @@
 namespace focus {
 namespace {
 
+// Details that a page shows at most, so that a browser opens it at once; groups.json has all.
+constexpr std::size_t kMostGroupings = 64;
+constexpr std::size_t kMostRows = 1024;  // groups of all these groupings, and not fewer than
+constexpr std::size_t kLeastRows = 8;    // so many of each
+constexpr Index kMostColumns = 32;       // groups that a table has beside each other
+
 constexpr std::string_view kGroupsStyle = R"(
 .passage { white-space: pre-wrap; line-height: 1.9; max-width: none; }
-.passage span { border-radius: 3px; padding: .15em 0; }
-.key { font-size: .85rem; max-width: none; } .key span { padding: .1em .4em; border-radius: 3px; }
+.passage i { font-style: normal; border-radius: 3px; padding: .15em 0; position: relative; }
+.passage i:hover::after {
+  content: attr(class); position: absolute; left: 0; bottom: 100%; z-index: 1; padding: 0 .4em;
+  font-size: .8rem; line-height: 1.5; background: var(--ink); color: var(--page);
+}
+.key { font-size: .85rem; max-width: none; } .key i { padding: .1em .4em; border-radius: 3px; }
 summary { cursor: pointer; font-weight: 600; margin: .8rem 0; }
 )";
 
@@ -64,40 +76,109 @@ Table shares_table(const std::string& caption, const std::string& first, Index c
   return table;
 }
 
-/// A row for each grouping.
-Table groupings_table(const GroupsReport& report) {
+/// The places of those that a page shows, of many groupings or groups.
+std::vector<std::size_t> evenly_spaced(std::size_t all) {
+  const std::size_t step = (all + kMostGroupings - 1) / kMostGroupings;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < all; i += step) places.push_back(i);
+  return places;
+}
+std::vector<std::size_t> largest_groups(const GroupingDetails& d, std::size_t most) {
+  std::vector<std::size_t> places(d.groups.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  if (places.size() <= most) return places;
+  std::ranges::stable_sort(places, std::greater(), [&](std::size_t g) { return d.groups[g].size; });
+  places.resize(most);
+  return places;
+}
+
+/// A row for each of these groupings.
+Table groupings_table(const GroupsReport& report, std::span<const std::size_t> places) {
   Table table{.header = {names_of_groupings(report), "largest", "smallest", "size entropy",
                          "confidence", "entropy", "purity", "one group", "NMI", "beginnings",
                          "one group"}};
-  for (const GroupingDetails& d : report.details)
+  for (const std::size_t i : places) {
+    const GroupingDetails& d = report.details[i];
     table.rows.push_back(
         {name_of_grouping(d), percent_text(d.largest_group), percent_text(d.smallest_group),
          number_text(d.size_entropy, 3), number_text(d.confidence, 3),
          number_text(d.assignment_entropy, 3), percent_text(d.purity.categories),
          percent_text(d.purity.categories_base), number_text(d.purity.information, 3),
          percent_text(d.purity.word_beginnings), percent_text(d.purity.word_beginnings_base)});
+  }
+  return table;
+}
+
+double mean_over(const GroupsReport& report, auto figure) {
+  double sum = 0;
+  for (const GroupingDetails& d : report.details) sum += std::invoke(figure, d);
+  return sum / static_cast<double>(report.details.size());
+}
+
+/// Mean adjusted Rand index of different layers.
+double agreement_of_layers(const GroupsReport& report) {
+  double sum = 0;
+  for (Index a = 0; a < report.layers; ++a)
+    for (Index b = 0; b < a; ++b) sum += report.between_layers.rand[a][b];
+  return sum / (0.5 * static_cast<double>(report.layers * (report.layers - 1)));
+}
+
+/// The figures that answer most questions.
+Table found_table(const GroupsReport& report) {
+  const auto purity = [](double Purity::*figure) {
+    return [figure](const GroupingDetails& d) { return d.purity.*figure; };
+  };
+  const std::string groups = fmt::format(
+      "{} in each of {}", report.num_groups,
+      report.per_head
+          ? fmt::format("{} layers' {} key heads, by the keys", report.layers, report.heads)
+          : fmt::format("{} layers, by the hidden states", report.layers));
+  Table table{.header = {"figure", "value"}, .rows = {{"groups", groups}}};
+  const auto add = [&](const std::string& name, const std::string& value) {
+    table.rows.push_back({name, value});
+  };
+  add("attention", report.attention);
+  if (report.pairs_attended)
+    add("attention density",
+        percent_text(report.pairs_attended) + " of the causal pairs are computed");
+  add("how even", fmt::format("size entropy {:.3f} (1: all of one size)",
+                              mean_over(report, &GroupingDetails::size_entropy)));
+  add("group sizes", fmt::format("{} to {} of the tokens, {} if all were equal",
+                                 percent_text(mean_over(report, &GroupingDetails::smallest_group)),
+                                 percent_text(mean_over(report, &GroupingDetails::largest_group)),
+                                 percent_text(1.0 / static_cast<double>(report.num_groups))));
+  add("how sure", fmt::format("mean share of a token in its group {:.3f}",
+                              mean_over(report, &GroupingDetails::confidence)));
+  add("what they hold",
+      fmt::format("{} of the tokens are of their group's largest category; of one group {}",
+                  percent_text(mean_over(report, purity(&Purity::categories))),
+                  percent_text(mean_over(report, purity(&Purity::categories_base)))));
+  if (report.layers > 1)
+    add("between layers", fmt::format("adjusted Rand index {:.3f} (1: the same groups, 0: chance)",
+                                      agreement_of_layers(report)));
+  if (report.against)
+    add("against " + short_name(report.against->second),
+        percent_text(report.against->mean().kept) + " of the tokens keep their group");
   return table;
 }
 
 void add_begin(HtmlReport& page, const GroupsReport& report) {
   page.paragraph(fmt::format(
-      "{}{}: {} tokens of {}, in windows of {}; attention {}; K = {} groups in each of {}.",
-      short_name(report.model), report.adapter.empty() ? "" : " with " + short_name(report.adapter),
-      report.text.tokens(),
+      "{}{}: {} tokens of {}, in windows of {}.", short_name(report.model),
+      report.adapter.empty() ? "" : " with " + short_name(report.adapter), report.text.tokens(),
       report.text.names.size() == 1 ? short_name(report.text.names.front())
                                     : fmt::format("{} documents", report.text.names.size()),
-      report.context, report.attention, report.num_groups,
-      report.per_head
-          ? fmt::format("{} layers' {} key heads, by the keys", report.layers, report.heads)
-          : fmt::format("{} layers, by the hidden states", report.layers)));
-  page.paragraph(
-      "Group numbers are arbitrary: group 3 of one layer is unrelated to group 3 of another. "
-      "Categories are determined by character class and closed lists of English function words.");
+      report.context));
+  page.table(found_table(report));
 }
 
-void add_sizes(HtmlReport& page, const GroupsReport& report) {
+void add_sizes(HtmlReport& page, const GroupsReport& report, std::span<const std::size_t> places) {
   page.heading("Sizes, balance, purity");
-  page.table(groupings_table(report));
+  if (places.size() < report.details.size())
+    page.paragraph(fmt::format("{} of the {} {} are shown here; groups.json has all.",
+                               places.size(), report.details.size(),
+                               report.per_head ? "key heads" : "layers"));
+  page.table(groupings_table(report, places));
   page.paragraph(fmt::format(
       "Balanced groups would have {} each. size entropy: entropy of the sizes over log K, 1 if all "
       "are equal. confidence: mean share of a token in its group; entropy: of its shares, in nats. "
@@ -105,9 +186,11 @@ void add_sizes(HtmlReport& page, const GroupsReport& report) {
       "information with the categories; beginnings: the same purity for whether a word begins with "
       "the token; one group: the value if all tokens were in one group.",
       percent_text(1.0 / static_cast<double>(report.num_groups))));
+  if (report.num_groups > kMostColumns) return;
   Table sizes = shares_table("Group sizes, % of the tokens", names_of_groupings(report),
                              report.num_groups, 100);
-  for (const GroupingDetails& d : report.details) {
+  for (const std::size_t i : places) {
+    const GroupingDetails& d = report.details[i];
     auto& cells = sizes.rows.emplace_back(std::vector{name_of_grouping(d)});
     for (const GroupingDetails::Group& group : d.groups)
       cells.push_back(number_text(100 * share_of(group, report), 1));
@@ -180,49 +263,90 @@ void add_passage(HtmlReport& page, const GroupsReport& report, std::size_t i) {
   if (report.passage.tokens.empty()) return;
   std::string text = "<p class=\"passage\">";
   bool broken = false;  // a line break is to come before the next token that is not one
-  auto at = static_cast<std::size_t>(report.passage.first);
   for (const auto& [token, groups] : report.passage.tokens) {
     if (broken && !token.starts_with('\n')) {
       text += '\n';
       broken = false;
     }
     broken |= token.ends_with('\n');
-    text += fmt::format("<span class=\"g{0}\" title=\"{0}: {1:.2f}\">{2}</span>", groups[i],
-                        report.groupings[i].confidence[at++], with_breaks(token));
+    text += fmt::format("<i class=g{}>{}</i>", groups[i], with_breaks(token));
   }
   text += "</p>\n<p class=\"key\">";
   for (std::size_t g = 0; g < report.details[i].groups.size() && report.num_groups <= 16; ++g)
-    text += fmt::format("<span class=\"g{0}\">{0}</span>{1} ", g,
+    text += fmt::format("<i class=g{0}>{0}</i>{1} ", g,
                         escape_html(list_of(report.details[i].groups[g].by_lift, 3)));
   page.figure(text + "</p>\n");
 }
 
-/// The tokens and the categories of each group.
-void add_groups(HtmlReport& page, const GroupsReport& report, const GroupingDetails& d) {
+/// The tokens and, where not `brief`, the categories of these groups.
+void add_groups(HtmlReport& page, const GroupsReport& report, const GroupingDetails& d,
+                std::span<const std::size_t> places, bool brief) {
   Table tokens{
       .header = {"group", "share", "confidence", "mostly", "surest tokens", "tokens by lift"}};
+  if (places.size() < d.groups.size())
+    tokens.caption = fmt::format("The {} largest of {} groups", places.size(), d.groups.size());
   Table categories = shares_table("Categories of each group, %", "group", 0, 100);
   for (const std::string_view name : enum_names(TokenCategory{}))
     categories.header.emplace_back(name);
-  for (const GroupingDetails::Group& group : d.groups) {
-    const std::string number = fmt::format("{}", tokens.rows.size());
+  for (const std::size_t place : places) {
+    const GroupingDetails::Group& group = d.groups[place];
+    const std::string number = fmt::format("{}", place);
     const std::string mostly =
         fmt::format("{} {}", name_of(group.category),
                     percent_text(group.categories[static_cast<std::size_t>(group.category)]));
     tokens.rows.push_back({number, percent_text(share_of(group, report)),
                            number_text(group.confidence, 3), group.size > 0 ? mostly : "empty",
-                           list_of(group.by_confidence), list_of(group.by_lift)});
+                           list_of(group.by_confidence, brief ? 4 : 8),
+                           list_of(group.by_lift, brief ? 4 : 8)});
     auto& cells = categories.rows.emplace_back(std::vector{number});
     for (const double share : group.categories) cells.push_back(number_text(100 * share, 0));
   }
   page.table(tokens);
-  page.table(categories);
+  if (!brief) page.table(categories);
+}
+
+/// The grouping that tells most of the categories, with the passage.
+void add_clearest(HtmlReport& page, const GroupsReport& report, std::size_t i) {
+  const GroupingDetails& d = report.details[i];
+  page.heading(fmt::format("A passage by the groups of layer {}{}", d.layer,
+                           d.head ? fmt::format(", key head {}", *d.head) : ""));
+  page.paragraph(fmt::format(
+      "Each colour is a group; the pointer on a token shows its number. Of all {} these groups "
+      "tell most of the tokens' categories, which are determined by character class and closed "
+      "lists of English function words. Group numbers are arbitrary: group 3 of one layer is "
+      "unrelated to group 3 of another.",
+      report.per_head ? "key heads" : "layers"));
+  add_passage(page, report, i);
+  add_groups(page, report, d, largest_groups(d, kLeastRows), true);
+}
+
+void add_details(HtmlReport& page, const GroupsReport& report,
+                 std::span<const std::size_t> places) {
+  const std::size_t rows = std::max(kLeastRows, kMostRows / places.size());
+  const bool folded = places.size() > 4;
+  page.heading(report.per_head ? "Key heads" : "Layers");
+  for (const std::size_t i : places) {
+    const GroupingDetails& d = report.details[i];
+    const std::string name =
+        fmt::format("Layer {}{}", d.layer, d.head ? fmt::format(", key head {}", *d.head) : "");
+    page.figure(folded ? fmt::format("<details><summary>{}</summary>\n", name)
+                       : fmt::format("<h3>{}</h3>\n", name));
+    add_passage(page, report, i);
+    const auto largest = largest_groups(d, rows);
+    add_groups(page, report, d, largest, largest.size() * places.size() * 4 > kMostRows);
+    if (folded) page.figure("</details>\n");
+  }
 }
 
 }  // namespace
 
 std::string groups_table(const GroupsReport& report) {
-  std::string text = plain_text(groupings_table(report), 1);
+  std::vector<std::size_t> all(report.details.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  std::string text = plain_text(groupings_table(report, all), 1);
+  if (report.pairs_attended)
+    text += fmt::format("attention {}: density {}\n", report.attention,
+                        percent_text(report.pairs_attended));
   if (report.against) text += text_of(*report.against);
   for (const LayerAgreement& step : report.checkpoints) text += text_of(step);
   return text;
@@ -234,22 +358,16 @@ std::string groups_page(const GroupsReport& report) {
   for (Index g = 0; g < report.num_groups; ++g)  // hues a golden angle apart
     page.style(
         fmt::format(".g{} {{ background: hsl({} 80% 50% / .33); }}\n", g, (g * 137 + 210) % 360));
+  const std::vector<std::size_t> places = evenly_spaced(report.details.size());
   add_begin(page, report);
-  add_sizes(page, report);
-  if (report.layers > 1) add_agreement_of_layers(page, report);
+  add_clearest(page, report, *std::ranges::max_element(places, {}, [&](std::size_t i) {
+                 return report.details[i].purity.information;
+               }));
+  add_sizes(page, report, places);
   if (report.against) add_agreements(page, "Compared with another adapter", {*report.against});
   if (!report.checkpoints.empty()) add_checkpoints(page, report.checkpoints);
-  for (std::size_t i = 0; i < report.details.size(); ++i) {
-    const GroupAssignments& grouping = report.groupings[i];
-    if (grouping.head == 0) page.heading(fmt::format("Layer {}", grouping.layer));
-    const bool folded = report.heads > 1;
-    if (folded)
-      page.figure(fmt::format("<details{}><summary>layer {}, key head {}</summary>\n",
-                              i == 0 ? " open" : "", grouping.layer, grouping.head));
-    add_passage(page, report, i);
-    add_groups(page, report, report.details[i]);
-    if (folded) page.figure("</details>\n");
-  }
+  if (report.layers > 1) add_agreement_of_layers(page, report);
+  add_details(page, report, places);
   return page.html();
 }
 

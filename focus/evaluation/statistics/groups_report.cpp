@@ -136,9 +136,12 @@ GroupsReport describe_groups(LoadedModel& model, const TextWindows& text, Index 
                       .num_groups = focus.config().num_groups,
                       .local_window = focus.config().local_window,
                       .text = text};
-  const ActiveAttention active(model, own_attention(model));
+  ActiveAttention active(model, own_attention(model));
   report.attention = active.title();
+  active.start_counting();
   report.groupings = collect_groupings(*model.decoder, *model.focus(), text, progress);
+  if (const PairCounts pairs = active.stop_counting().pairs; pairs.all > 0)
+    report.pairs_attended = static_cast<double>(pairs.attended) / static_cast<double>(pairs.all);
   const TextTokens tokens = read_tokens(tokenizer, text.ids);
   for (const GroupAssignments& grouping : report.groupings) {
     report.details.push_back(describe_grouping(grouping, text.ids, tokens, kLeastCount, kTypical));

@@ -50,6 +50,7 @@ struct GroupsReport {
   bool per_head = false;       // each key head has groups of its own
   std::string tokenizer = {};  // its fingerprint
   Index context = 0, layers = 0, heads = 0, num_groups = 0, local_window = 0;
+  std::optional<double> pairs_attended = {};  // share of the causal pairs; none of dense attention
   TextWindows text = {};
   std::vector<GroupAssignments> groupings = {};  // [layers, heads]
   std::vector<GroupingDetails> details = {};     // the same
@@ -63,7 +64,7 @@ struct GroupsReport {
     FOCUS_MEMBERS(f, model, adapter, grouping, attention, context);
     f("documents", text.names);
     f("tokens", text.tokens());
-    FOCUS_MEMBERS(f, layers, heads, num_groups, local_window);
+    FOCUS_MEMBERS(f, layers, heads, num_groups, local_window, pairs_attended);
     f("category_names", enum_names(TokenCategory{}));
     FOCUS_MEMBERS(f, between_layers, against, checkpoints);
     f("groupings", details);
@@ -86,7 +87,8 @@ LayerAgreement layer_agreement(std::span<const GroupAssignments> a,
 
 /// For a terminal: a line a grouping, and agreements.
 std::string groups_table(const GroupsReport& report);
-/// One page without scripts or anything from outside, of all that a report holds.
+/// One page without scripts or anything from outside: what was found, a passage coloured by group,
+/// then the figures behind it; of many layers or groups some, so that it stays below 1 MB.
 std::string groups_page(const GroupsReport& report);
 
 // Groups of other adapters, models and checkpoints in the tokens of a report.
