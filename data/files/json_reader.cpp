@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <type_traits>
 #include <vector>
 
 #include "autograd/base/check.h"
@@ -12,7 +13,7 @@
 namespace focus {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxShown = 80;  // bytes
 const nlohmann::json kNull;
 
@@ -23,17 +24,69 @@ std::string cut(std::string_view text) {
   return std::string(text.substr(0, end)) + "...";
 }
 
-/// The library's own reader rounds whole numbers beyond 64 bits.
-class ExactReader : public nlohmann::detail::json_sax_dom_parser<nlohmann::ordered_json> {
+/// Refuses repeated keys and more than kMaxDepth levels. Of ordered JSON it keeps whole numbers
+/// beyond 64 bits, which the library rounds.
+template <class Json>
+class StrictReader : public nlohmann::detail::json_sax_dom_parser<Json> {
  public:
-  using Base = nlohmann::detail::json_sax_dom_parser<nlohmann::ordered_json>;
-  using Base::Base;
-  bool number_float(double value, const std::string& digits) {
-    if (digits.find_first_of(".eE") != std::string::npos) return Base::number_float(value, digits);
-    nlohmann::ordered_json::binary_t exact({digits.begin(), digits.end()});
-    return binary(exact);
+  using Base = nlohmann::detail::json_sax_dom_parser<Json>;
+  StrictReader(Json& json, const std::string& where) : Base(json), where_(where) {}
+
+  bool start_object(std::size_t size) {
+    enter();
+    return Base::start_object(size);
   }
+  bool start_array(std::size_t size) {
+    enter();
+    return Base::start_array(size);
+  }
+  bool end_object() {
+    keys_.pop_back();
+    return Base::end_object();
+  }
+  bool end_array() {
+    keys_.pop_back();
+    return Base::end_array();
+  }
+  bool key(std::string& name) {
+    if (!keys_.back().insert(name).second)
+      fail("{}: the key {} appears twice in one object", where_, json_quoted(name));
+    return Base::key(name);
+  }
+  bool number_float(double value, const std::string& digits) {
+    if (std::is_same_v<Json, nlohmann::json> || digits.find_first_of(".eE") != digits.npos)
+      return Base::number_float(value, digits);
+    nlohmann::ordered_json::binary_t exact({digits.begin(), digits.end()});
+    return Base::binary(exact);
+  }
+
+ private:
+  void enter() {
+    keys_.emplace_back();
+    if (keys_.size() > kMaxDepth) fail("{}: JSON nested deeper than {} levels", where_, kMaxDepth);
+  }
+
+  const std::string& where_;
+  std::vector<std::set<std::string>> keys_;  // of every object and list that is open
 };
+
+template <class Json>
+Json parse_strictly(std::string_view text, const std::string& where) {
+  Json json;
+  StrictReader<Json> reader(json, where);
+  try {
+    Json::sax_parse(text, &reader);
+    return json;
+  } catch (const typename Json::exception& error) {  // of its kinds 1e999 has its own
+    std::string_view message = error.what();
+    const std::size_t tag_end = message.find("] ");
+    if (tag_end != std::string_view::npos) message.remove_prefix(tag_end + 2);
+    // The library quotes what it read last, however long that is, and a wrong byte as it is.
+    const std::size_t quote = message.find("last read: '");
+    const std::size_t said = quote == std::string_view::npos ? message.size() : quote + 12;
+    fail("{}: not valid JSON: {}{}", where, message.substr(0, said), shown(message.substr(said)));
+  }
+}
 
 }  // namespace
 
@@ -58,39 +111,10 @@ std::string json_quoted(std::string_view text) { return json_text(nlohmann::json
 std::string shown_json(const nlohmann::json& value) { return cut(json_text(value)); }
 
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where) {
-  using Json = nlohmann::json;
-  std::vector<std::set<std::string>> keys;  // of every object that is open
-  const auto callback = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaxDepth) fail("{}: JSON nested deeper than {} levels", where, kMaxDepth);
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) {
-        fail("{}: the key {} appears twice in one object", where, json_quoted(key));
-      }
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text, callback);
-  } catch (const Json::exception& error) {  // of its kinds a number such as 1e999 has its own
-    std::string_view message = error.what();
-    const std::size_t tag_end = message.find("] ");
-    if (tag_end != std::string_view::npos) message.remove_prefix(tag_end + 2);
-    // The library quotes what it read last, however long that is, and a wrong byte as it is.
-    const std::size_t quote = message.find("last read: '");
-    const std::size_t said = quote == std::string_view::npos ? message.size() : quote + 12;
-    fail("{}: not valid JSON: {}{}", where, message.substr(0, said), shown(message.substr(said)));
-  }
+  return parse_strictly<nlohmann::json>(text, where);
 }
-
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where) {
-  parse_strict_json(text, where);
-  nlohmann::ordered_json json;
-  ExactReader reader(json);
-  nlohmann::ordered_json::sax_parse(text, &reader);
-  return json;
+  return parse_strictly<nlohmann::ordered_json>(text, where);
 }
 
 void for_each_row(std::string_view text,
@@ -160,6 +184,9 @@ std::size_t JsonView::choice(std::span<const std::string_view> names) const {
 }
 
 std::int64_t JsonView::integer(std::int64_t limit) const {
+  if (value_->is_number_float())
+    fail("{}: expected a whole number in the range 0 to {}, found {}", where_, limit - 1,
+         shown_json(*value_));
   expect(value_->is_number_integer(), "a whole number");
   const bool negative = !value_->is_number_unsigned() && value_->get<std::int64_t>() < 0;
   const bool fits = !negative && value_->get<std::uint64_t>() < static_cast<std::uint64_t>(limit);

@@ -13,6 +13,7 @@ namespace focus {
 namespace {
 
 using Json = nlohmann::json;
+using Ordered = nlohmann::ordered_json;
 constexpr std::string_view kJsonBlanks = " \t\r\n";
 
 std::string_view name_of(Example::Kind kind) {
@@ -21,14 +22,33 @@ std::string_view name_of(Example::Kind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// A list of messages, of which each has a role.
-void check_messages(const JsonView& messages) {
-  if (messages.array_size() == 0)
-    fail("{}: expected a list of messages, but it is empty", messages.where());
-  for (std::size_t i = 0; i < messages.array_size(); ++i) messages.item(i).at("role").string();
+/// What is wrong with a member of a record, in JsonView's words.
+[[noreturn]] void refuse_member(const Ordered& row, const char* key, const std::string& place,
+                                const std::function<void(const JsonView&)>& check) {
+  const Json json = row;
+  check(JsonView(json, place).at(key));
+  fail("{}: {} is not as expected", place, json_quoted(key));
 }
 
-using Ordered = nlohmann::ordered_json;
+std::string string_in(const Ordered& row, const std::string& key, const std::string& place) {
+  if (!row.at(key).is_string())
+    refuse_member(row, key.c_str(), place, [](const JsonView& value) { value.string(); });
+  return row.at(key).get<std::string>();
+}
+
+/// A list of messages, of which each has a role.
+void check_messages(const Ordered& row, const char* key, const std::string& place) {
+  const auto has_role = [](const Ordered& message) {
+    return message.is_object() && message.contains("role") && message["role"].is_string();
+  };
+  const Ordered& list = row.at(key);
+  if (list.is_array() && !list.empty() && std::ranges::all_of(list, has_role)) return;
+  refuse_member(row, key, place, [](const JsonView& messages) {
+    if (messages.array_size() == 0)
+      fail("{}: expected a list of messages, but it is empty", messages.where());
+    for (std::size_t i = 0; i < messages.array_size(); ++i) messages.item(i).at("role").string();
+  });
+}
 
 /// What goes to the template beside the messages.
 Ordered variables_of(const Ordered& row) {
@@ -38,17 +58,15 @@ Ordered variables_of(const Ordered& row) {
   return variables;
 }
 
-/// `row` has the members in the order of the file, which is that in which a template prints them.
-Example prompt_of(const JsonView& object, const Ordered& row) {
+Example prompt_of(const Ordered& row, const std::string& place) {
   Example example{.kind = Example::Kind::prompt};
-  const JsonView prompt = object.at("prompt"), completion = object.at("completion");
-  if (!prompt.json().is_array()) {
-    example.text = prompt.string();
-    example.completion = completion.string();
+  if (!row.at("prompt").is_array()) {
+    example.text = string_in(row, "prompt", place);
+    example.completion = string_in(row, "completion", place);
     return example;
   }
-  check_messages(prompt);
-  check_messages(completion);
+  check_messages(row, "prompt", place);
+  check_messages(row, "completion", place);
   example.kind = Example::Kind::messages;
   example.messages = row.at("prompt");
   example.first_of_completion = example.messages.size();
@@ -57,28 +75,28 @@ Example prompt_of(const JsonView& object, const Ordered& row) {
   return example;
 }
 
-Example example_of(const JsonView& object, const Ordered& row, const std::string& text_field) {
-  const Json& json = object.object();
-  if (json.contains("messages")) {
-    check_messages(object.at("messages"));
+/// `row` has the members in the order of the file, which is that in which a template prints them.
+Example example_of(const Ordered& row, const std::string& place, const std::string& text_field) {
+  if (row.contains("messages")) {
+    check_messages(row, "messages", place);
     return {.kind = Example::Kind::messages,
             .messages = row.at("messages"),
             .variables = variables_of(row)};
   }
-  if (json.contains("prompt") && json.contains("completion")) return prompt_of(object, row);
-  if (json.contains(text_field)) return {.text = object.at(text_field).string()};
-  if (json.contains("conversations"))
+  if (row.contains("prompt") && row.contains("completion")) return prompt_of(row, place);
+  if (row.contains(text_field)) return {.text = string_in(row, text_field, place)};
+  if (row.contains("conversations"))
     fail(
         "{}: \"conversations\" with \"from\" and \"value\" are not supported; write "
         "{{\"messages\": [{{\"role\": \"user\", \"content\": ...}}, ...]}}",
-        object.where());
+        place);
   std::string members;
-  for (const auto& [key, value] : json.items())
+  for (const auto& [key, value] : row.items())
     members += (members.empty() ? "" : ", ") + json_quoted(key);
   fail(
       "{}: expected \"messages\", \"prompt\" and \"completion\", or {} (set dataset_text_field for "
       "another name), got {}",
-      object.where(), json_quoted(text_field), members.empty() ? "nothing" : shown_whole(members));
+      place, json_quoted(text_field), members.empty() ? "nothing" : shown_whole(members));
 }
 
 }  // namespace
@@ -110,6 +128,7 @@ bool is_learned(const Ordered& message, const std::string& where) {
 }
 
 bool holds_records(std::string_view text) {
+  if (text.starts_with("\uFEFF")) text.remove_prefix(3);  // a byte-order mark
   const std::size_t first = text.find_first_not_of(kJsonBlanks);
   if (first == text.npos) return false;
   if (text[first] == '[') {
@@ -165,11 +184,10 @@ void for_each_example(std::string_view text, const std::string& where,
   for_each_record(text, where, [&](const Ordered& row, std::size_t number, bool in_list) {
     const Example here{.line = number, .in_list = in_list};
     const std::string place = fmt::format("{}: {}", where, here.place());
-    const Json json = row;
-    if (!json.is_object())
+    if (!row.is_object())
       fail("{}: expected an object, {{\"{}\": ...}}, {}, got {}", place, shown(text_field),
-           in_list ? "as each record" : "on each line", shown_json(json));
-    Example example = example_of(JsonView(json, place), row, text_field);
+           in_list ? "as each record" : "on each line", shown_json(row));
+    Example example = example_of(row, place, text_field);
     example.line = number;
     example.in_list = in_list;
     if (!kind) {
@@ -179,7 +197,7 @@ void for_each_example(std::string_view text, const std::string& where,
     if (example.kind != *kind)
       fail("{}: it has {}, but {} has {}; put them into separate files", place,
            name_of(example.kind), first, name_of(*kind));
-    const bool left = example.kind == Example::Kind::messages ? json.contains("functions")
+    const bool left = example.kind == Example::Kind::messages ? row.contains("functions")
                                                               : !variables_of(row).empty();
     if (left && !std::exchange(told, true))
       notice("{}: its {} are not used{}", place,

@@ -43,12 +43,15 @@ std::string read_text_file(const std::filesystem::path& path) {
   return read_text(path, packing);
 }
 
-std::string read_document_file(const std::filesystem::path& path) {
+std::string read_document_file(const std::filesystem::path& path, std::optional<bool>* records) {
   std::string_view packing;
   std::string text = read_text(path, packing);
   text.erase(0, text.size() - without_byte_order_mark(text).size());
   tell_invalid_utf8(text, path);
-  if (!holds_records(path, text)) tell_crlf(text, path);
+  const bool known = records != nullptr && *records;
+  const bool holds = known ? **records : holds_records(path, text);
+  if (records != nullptr) *records = holds;
+  if (!holds) tell_crlf(text, path);
   if (!packing.empty())
     notice("{}: {}, unpacked to {} bytes of UTF-8 text", path.string(), packing, text.size());
   return text;
@@ -56,8 +59,9 @@ std::string read_document_file(const std::filesystem::path& path) {
 
 void for_each_text(const std::filesystem::path& path,
                    const std::function<void(const std::string&)>& f) {
-  const std::string text = read_document_file(path);
-  if (!holds_records(path, text)) return f(text);
+  std::optional<bool> records;
+  const std::string text = read_document_file(path, &records);
+  if (!*records) return f(text);
   for_each_example(text, path.string(), "text", [&](Example&& example) { f(text_of(example)); });
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +18,9 @@ std::string read_text_file(const std::filesystem::path& path);
 /// The same of a text that becomes tokens, without a byte-order mark: a notice says where it is not
 /// UTF-8, that lines end in CRLF, which stays, and what it was unpacked from. Throws, too, where it
 /// is in another encoding.
-std::string read_document_file(const std::filesystem::path& path);
+/// `records`: whether it holds records (holds_records()), found out where it is not known yet.
+std::string read_document_file(const std::filesystem::path& path,
+                               std::optional<bool>* records = nullptr);
 
 /// Calls f with such a text, or of records with what each says (text_of()).
 void for_each_text(const std::filesystem::path& path,

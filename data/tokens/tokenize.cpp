@@ -124,14 +124,16 @@ class Conversation {
   const Json& messages() const { return example_.messages; }
   bool answers(std::size_t i) const { return messages()[i].at("role") == "assistant"; }
 
-  /// The first messages, `count` of them.
+  /// The first messages, `count` of them; with another content of the first one where there is one.
   std::string rendered(std::size_t count, bool add_generation_prompt,
-                       jinja::TextRanges* generated = nullptr) const {
+                       jinja::TextRanges* generated = nullptr,
+                       const std::optional<std::string>& content = std::nullopt) const {
     ChatPart part{.messages = Json::array(),
                   .add_generation_prompt = add_generation_prompt,
                   .variables = example_.variables,
                   .generated = generated};
     for (std::size_t i = 0; i < count; ++i) part.messages.push_back(messages()[i]);
+    if (content) part.messages[0]["content"] = *content;
     try {
       return format_.chat(part);
     } catch (const std::runtime_error& error) {
@@ -144,17 +146,20 @@ class Conversation {
     return common_prefix(ids, tokenizer_.encode(other));
   }
 
+  /// The first messages, where the template writes them so: it may refuse a prompt behind an
+  /// answer, or no message at all.
+  std::optional<std::string> tried(std::size_t count, bool add_generation_prompt) const {
+    try {
+      return rendered(count, add_generation_prompt);
+    } catch (const std::runtime_error&) {
+      return std::nullopt;
+    }
+  }
+
   /// The text before message i, with a generation prompt and without. The whole text must begin as
   /// both do, up to where they part: the latter may write an end of the text there.
   std::pair<std::string, std::string> before(std::size_t i) const {
-    const auto tried = [&](bool add_generation_prompt) -> std::optional<std::string> {
-      try {
-        return rendered(i, add_generation_prompt);
-      } catch (const std::runtime_error&) {  // templates may refuse a prompt behind an answer
-        return std::nullopt;
-      }
-    };
-    std::optional<std::string> open = tried(true), closed = tried(false);
+    std::optional<std::string> open = tried(i, true), closed = tried(i, false);
     if (!open) open = closed ? closed : rendered(i, true);
     if (!closed) closed = open;
     if (std::max(seam(text_, *open), seam(text_, *closed)) < seam(*open, *closed))
@@ -169,11 +174,27 @@ class Conversation {
   /// Where message i begins; one of the assistant's behind what the generation prompt shares with
   /// it.
   std::size_t begin_of(std::size_t i) const {
-    if (i == 0 && answers(0))
-      fail("{}: the first message is the assistant's, but a user message must precede it", where_);
-    if (i == 0) return 0;
+    if (i == 0) return answers(0) ? begin_of_first_answer() : 0;
     const auto [open, closed] = before(i);
     return tokens_in(answers(i) ? open : closed);
+  }
+
+  /// Where nothing precedes the assistant: behind the generation prompt, or where the text is
+  /// another with another content.
+  std::size_t begin_of_first_answer() const {
+    const std::optional<std::string> open = tried(0, true);
+    if (open && !open->empty() && text_.starts_with(*open)) return tokens_in(*open);
+    const Json content = messages()[0].value("content", Json());
+    const std::string text = content.is_string() ? content.get<std::string>() : "";
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    if (first == text.npos)
+      fail(
+          "{}: the first message is the assistant's and has no text, so its turn cannot be found; "
+          "put a user message before it",
+          where_);
+    const std::string other =
+        rendered(messages().size(), false, nullptr, text[first] == '?' ? "!" : "?");
+    return tokens_in(std::string_view(text_).substr(0, seam(text_, other)));
   }
 
   Range turn(std::size_t i) const {
@@ -233,18 +254,19 @@ std::string key_of(const ExampleFormat& format) {
                      format.end.value_or(-1), format.chat_identity);
 }
 
-/// What tells one result from another: tokenizer, options and the bytes of every text.
+/// What tells one result from another: tokenizer, options and the bytes of every text. Notes of
+/// each file whether it holds records.
 std::string cache_key(std::span<const std::filesystem::path> files, const Tokenizer& tokenizer,
-                      const TokenizeOptions& options) {
+                      const TokenizeOptions& options, std::span<std::optional<bool>> records) {
   Checksum checksum;
   checksum.update(fmt::format("tokens 3\n{}\n{} {} {}\n{}:{}\n", tokenizer.fingerprint(),
                               fmt::join(options.ends.prefix, ","),
                               fmt::join(options.ends.suffix, ","),
                               options.end_documents ? options.examples.end.value_or(-1) : -2,
                               options.document_separator.size(), options.document_separator));
-  for (const std::filesystem::path& file : files) {
-    const std::string text = read_document_file(file);
-    if (holds_records(file, text)) checksum.update(key_of(options.examples));
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string text = read_document_file(files[i], &records[i]);
+    if (*records[i]) checksum.update(key_of(options.examples));
     checksum.update(fmt::format("{}\n", text.size()));
     checksum.update(text);
   }
@@ -297,10 +319,10 @@ class Documents {
     options_.examples.ends = options.ends;
   }
 
-  void add_file(const std::filesystem::path& file) {
-    const std::string text = read_document_file(file);
+  void add_file(const std::filesystem::path& file, std::optional<bool>& records) {
+    const std::string text = read_document_file(file, &records);
     bytes_ += text.size();
-    if (holds_records(file, text)) {
+    if (*records) {
       add_examples(text, file.string());
     } else {
       for (const std::string_view document : split_documents(text, options_.document_separator)) {
@@ -441,8 +463,9 @@ TokenFile tokenize_cached(std::span<const std::filesystem::path> paths, const To
   const std::vector<std::filesystem::path> files = expand_text_paths(paths);
   check(!files.empty(), "tokenize: the list of text files is empty");
   Documents documents(tokenizer, options);
+  std::vector<std::optional<bool>> records(files.size());  // whether each holds some
   const auto tokenize = [&] {
-    for (const std::filesystem::path& file : files) documents.add_file(file);
+    for (std::size_t i = 0; i < files.size(); ++i) documents.add_file(files[i], records[i]);
     TokenFile made = documents.take();
     say(documents.notes, files);
     return made;
@@ -451,7 +474,7 @@ TokenFile tokenize_cached(std::span<const std::filesystem::path> paths, const To
 
   std::filesystem::create_directories(options.cache_dir);
   const std::filesystem::path cached =
-      options.cache_dir / (cache_key(files, tokenizer, options) + ".tokens");
+      options.cache_dir / (cache_key(files, tokenizer, options, records) + ".tokens");
   if (exists(cached)) {
     try {
       TokenFile tokens = TokenFile::open(cached);

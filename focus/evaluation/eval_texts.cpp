@@ -136,8 +136,9 @@ std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std
   std::vector<EvalText> texts;
   for (const auto& path :
        expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
-    const std::string text = read_document_file(path);
-    if (holds_records(path, text)) {
+    std::optional<bool> records;
+    const std::string text = read_document_file(path, &records);
+    if (*records) {
       add_examples(model, path.string(), text, settings, texts);
       continue;
     }

@@ -26,7 +26,8 @@ TEST(Examples, RecordsAreKnownByNameOrByWhatAFileHolds) {
     EXPECT_TRUE(holds_records(name, "a")) << name;
   for (const char* name : {"a.txt", "jsonl", "a.jsonl.txt", "a.jsonl.gz.gz", ".jsonl"})
     EXPECT_FALSE(holds_records(name, "a")) << name;
-  for (const char* text : {"{\"a\": 1}", " \n{\"a\": 1}\r\n\n{}\nnot read", "[ {\"a\": 1},\n{} ]"})
+  for (const char* text : {"{\"a\": 1}", " \n{\"a\": 1}\r\n\n{}\nnot read", "[ {\"a\": 1},\n{} ]",
+                           "\uFEFF[{\"a\": 1}]", "\uFEFF{\"a\": 1}\n"})
     EXPECT_TRUE(holds_records("a.txt", text)) << text;
   for (const char* text :
        {"", " ", "{", "{\"a\": 1}\nb", "[1, 2]", "[{\"a\": 1}", "{\n\"a\": 1}", "7"})

@@ -192,9 +192,33 @@ TEST(ExampleTokens, TheTemplateGetsWhatALineSaysBesideItsMessages) {
 
 TEST(ExampleTokens, WhatCannotBeAnsweredIsRefused) {
   EXPECT_THAT(error_of([] { tokens_of(kChat, format_of(nullptr)); }), HasSubstr("chat template"));
-  EXPECT_THAT(
-      error_of([] { tokens_of(R"({"messages": [{"role": "assistant", "content": "a"}]})"); }),
-      HasSubstr("the first message is the assistant's"));
+}
+
+TEST(ExampleTokens, AConversationMayBeginWithTheAssistant) {
+  const std::string line =
+      R"({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b"},)"
+      R"( {"role": "assistant", "content": "c"}]})";
+  EXPECT_EQ(learned(tokens_of(line)), "a;c;");
+  // Where the template writes no message alone, or more before the first, the content says it.
+  const auto needs_messages = [](const ChatPart& part) {
+    if (part.messages.empty()) throw std::runtime_error("no message");
+    return plain_chat(part);
+  };
+  const auto says_more = [](const ChatPart& part) {
+    return (part.messages.empty() ? "" : "system:hello;") + plain_chat(part);
+  };
+  for (const RenderChat& chat : {RenderChat(needs_messages), RenderChat(says_more)})
+    EXPECT_EQ(learned(tokens_of(line, format_of(chat))), "a;c;");
+  const std::string empty = R"({"messages": [{"role": "assistant", "content": " "}]})";
+  EXPECT_THAT(error_of([&] { tokens_of(empty, format_of(says_more)); }),
+              HasSubstr("the first message is the assistant's and has no text"));
+  // Marks say it.
+  const auto marks = [](const ChatPart& part) {
+    const std::string text = plain_chat({.messages = part.messages});
+    if (part.generated != nullptr) *part.generated = {{10, 12}, {29, 31}};
+    return text;
+  };
+  EXPECT_EQ(learned(tokens_of(line, format_of(marks))), "a;c;");
 }
 
 TEST(ExampleTokens, TheFirstTokenAloneTrainsNothing) {
