@@ -53,6 +53,19 @@ constexpr const char* kDeepseekExpressions[] = {
 constexpr const char* kDeepseekCoderExpressions[] = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
                                                      R"([一-龥ࠀ-一가-퟿]+)", R"(\p{N})"};
 
+// DeepSeek-V3's: digits in threes, Chinese and Japanese, all else.
+constexpr const char* kDeepseek3Expressions[] = {
+    R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+",
+    "[!\"#$%&'()*+,\\-./"
+    ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+    " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"};
+// SuperBPE's first step: numbers, their digits in threes from the last one on; words stay together.
+constexpr const char* kSuperBpeExpressions[] = {R"(\p{N}+)", R"((?=(\d{3})+(?!\d)))"};
+// Qwen2's, but for line ends behind punctuation.
+constexpr const char* kSeedCoderExpression =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\r\n]+|"
+    "\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
+
 Json steps_of(std::span<const char* const> expressions) {
   Json steps = Json::array();
   for (const char* expression : expressions) steps.push_back(split(expression));
@@ -84,6 +97,9 @@ std::vector<GgufPreTokenizer> make_table() {
        .adds_bos = true},
       {.names = {"deepseek-llm"}, .steps = steps_of(kDeepseekExpressions)},
       {.names = {"deepseek-coder"}, .steps = steps_of(kDeepseekCoderExpressions)},
+      {.names = {"deepseek-v3", "hunyuan-dense"}, .steps = steps_of(kDeepseek3Expressions)},
+      {.names = {"superbpe"}, .steps = steps_of(kSuperBpeExpressions)},
+      {.names = {"seed-coder"}, .steps = split_by(kSeedCoderExpression)},
       {.names = {"default"}, .steps = steps_of(kDefaultExpressions)},
   };
 }

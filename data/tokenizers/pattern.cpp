@@ -8,6 +8,7 @@
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
+#include "data/files/utf8.h"
 
 namespace focus {
 namespace {
@@ -166,23 +167,25 @@ Pattern Pattern::literal(const std::string& text, const std::string& where) {
   return pattern;
 }
 
-std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t from) const {
+std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t from,
+                                            std::size_t last) const {
   if (!literal_.empty()) {
     const std::size_t begin = text.find(literal_, from);
     if (begin == std::string_view::npos) return std::nullopt;
     return Match{begin, begin + literal_.size()};
   }
   // The checks PCRE2 would make of the whole text at every call would make this quadratic.
-  const std::uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY;
   const int count =
       pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                  from, options, compiled_->match.get(), compiled_->context.get());
+                  from, PCRE2_NO_UTF_CHECK, compiled_->match.get(), compiled_->context.get());
   if (count == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (count < 0)
     fail("{}: the regular expression failed at byte {} of the text: {}", compiled_->where, from,
          pcre2_message(count));
   const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(compiled_->match.get());
-  return Match{offsets[0], offsets[1]};
+  if (offsets[1] > offsets[0] || offsets[0] != last) return Match{offsets[0], offsets[1]};
+  if (last == text.size()) return std::nullopt;
+  return find(text, last + utf8_char_size(text[last]), last);
 }
 
 std::string Pattern::replace_all(std::string_view text, const std::string& content) const {

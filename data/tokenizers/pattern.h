@@ -35,17 +35,19 @@ class Pattern {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
-  /// The first match that is not empty at or after byte `from` of `text` (well-formed UTF-8).
-  std::optional<Match> find(std::string_view text, std::size_t from) const;
+  /// The first match at or after byte `from` of `text` (well-formed UTF-8); an empty one only where
+  /// it is not at `last`.
+  std::optional<Match> find(std::string_view text, std::size_t from, std::size_t last) const;
 
   /// Calls f(part, is_match) for all of `text` in order: the matches and what lies between them.
+  /// Matches may be empty, as those of a lookahead are, but for one right behind another match.
   template <class F>
   void for_each_part(std::string_view text, F&& f) const {
-    std::size_t from = 0;
-    while (const auto match = find(text, from)) {
+    std::size_t from = 0, last = std::string_view::npos;
+    while (const auto match = find(text, from, last)) {
       if (match->begin > from) f(text.substr(from, match->begin - from), false);
       f(text.substr(match->begin, match->end - match->begin), true);
-      from = match->end;
+      from = last = match->end;
     }
     if (from < text.size()) f(text.substr(from), false);
   }

@@ -108,7 +108,8 @@ PreTokenizer split_step(const Pattern& pattern, const std::string& behavior, boo
     return
         [pattern, removed, invert](std::string_view piece, bool at_start, const PieceSink& sink) {
           pattern.for_each_part(piece, [&](std::string_view part, bool is_match) {
-            if (!removed || is_match == invert) sink(part, at_start && part.data() == piece.data());
+            if (!part.empty() && (!removed || is_match == invert))
+              sink(part, at_start && part.data() == piece.data());
           });
         };
   }
@@ -120,7 +121,7 @@ PreTokenizer split_step(const Pattern& pattern, const std::string& behavior, boo
       parts.push_back({part, is_match != invert});
     });
     for (const std::string_view merged : merge_parts(std::move(parts), behavior))
-      sink(merged, at_start && merged.data() == piece.data());
+      if (!merged.empty()) sink(merged, at_start && merged.data() == piece.data());
   };
 }
 

@@ -119,16 +119,18 @@ TEST(GgufTokenizer, OthersAreRefusedByName) {
     expect_refused(GgufFile().text("tokenizer.ggml.model", model), model);
     expect_refused(GgufFile().text("tokenizer.ggml.model", model), "--tokenizer FILE");
   }
-  for (const char* pre : {"deepseek-v3", "qwen35", ""})
+  for (const char* pre : {"kimi-k2", "qwen35", ""})
     expect_refused(byte_level_keys(pre).file(), fmt::format("tokenizer.ggml.pre \"{}\"", pre));
 }
 
 TEST(GgufTokenizer, EachNameSplitsInItsWay) {
   const std::vector<std::string> singly = {"1", "2", "3", "1"}, all = {"123", "1"};
   const std::map<std::string, std::vector<std::string>> wanted = {
-      {"gpt-2", all},     {"jais", all},     {"smollm", singly}, {"command-r", singly},
-      {"llama-bpe", all}, {"qwen2", singly}, {"megrez", singly}, {"dbrx", all},
-      {"default", all},   {"gpt-4o", all},   {"tekken", singly}, {"deepseek-llm", all}};
+      {"gpt-2", all},        {"jais", all},          {"smollm", singly},
+      {"command-r", singly}, {"llama-bpe", all},     {"qwen2", singly},
+      {"megrez", singly},    {"dbrx", all},          {"default", all},
+      {"gpt-4o", all},       {"tekken", singly},     {"deepseek-llm", all},
+      {"deepseek-v3", all},  {"seed-coder", singly}, {"superbpe", {"1", "2", "3", "1"}}};
   for (const auto& [pre, expected] : wanted)
     EXPECT_EQ(pieces(*from_keys(byte_level_keys(pre).file()), "1231"), expected) << pre;
   // Digits are counted from the left in threes where the pattern does so.
@@ -153,6 +155,33 @@ TEST(GgufTokenizer, TheDefaultTakesPunctuationAndDigitsApart) {
   const std::vector<std::string> punctuation = {"!", " ", "x"}, threes = {"123", "123", "1"};
   EXPECT_EQ(pieces(*tokenizer, "! x"), punctuation);
   EXPECT_EQ(pieces(*tokenizer, "1231231"), threes);
+}
+
+TEST(GgufTokenizer, NewerNamesSplitAsTheirModelsDo) {
+  // What a merge joins was not taken apart.
+  const auto split = [](const std::string& pre, const std::string& text,
+                        std::vector<std::string> merges) {
+    Keys keys = byte_level_keys(pre);
+    for (const std::string& merge : merges) {
+      std::string token = merge;
+      token.erase(token.find(' '), 1);
+      keys.merges.push_back(merge);
+      keys.add(token);
+    }
+    return pieces(*from_keys(keys.file()), text);
+  };
+  using Pieces = std::vector<std::string>;
+  // Digits in threes: from the left, from the right, one by one.
+  EXPECT_EQ(split("deepseek-v3", "1231", {}), (Pieces{"123", "1"}));
+  EXPECT_EQ(split("superbpe", "1123123", {}), (Pieces{"1", "123", "123"}));
+  EXPECT_EQ(split("superbpe", "12312", {}), (Pieces{"12", "3", "12"}));
+  // Line ends stay with punctuation, but for Seed-Coder; a sign stays with Latin letters.
+  const std::vector<std::string> line = {"! \xC4\x8A"}, sign = {"# x"};
+  EXPECT_EQ(split("deepseek-v3", "!\n", line), (Pieces{"!\n"}));
+  EXPECT_EQ(split("seed-coder", "!\n", line), (Pieces{"!", "\n"}));
+  EXPECT_EQ(split("superbpe", "!\n#x", {"! \xC4\x8A", "# x", "!\xC4\x8A #x"}), (Pieces{"!\n#x"}));
+  EXPECT_EQ(split("deepseek-v3", "#x", sign), (Pieces{"#x"}));
+  EXPECT_EQ(split("seed-coder", "x!#x", sign), (Pieces{"x", "!", "#", "x"}));
 }
 
 TEST(GgufTokenizer, OnlyLlama3TakesAWholeWordWithoutMerges) {

@@ -127,6 +127,27 @@ TEST(TokenizerFile, SplitBehaviors) {
   EXPECT_EQ(pieces("Contiguous", false, "abca"), "a|b|c|a");
 }
 
+TEST(TokenizerFile, EmptyMatchesSplitToo) {
+  json file = plain_file();
+  const auto pieces = [&](const char* pattern, const char* behavior, const std::string& text) {
+    file["pre_tokenizer"] = split_at("Regex", pattern, behavior);
+    return split(file, text);
+  };
+  // As Hugging Face's tokenizers: "a" and "b" do not merge across an empty match.
+  EXPECT_EQ(pieces("(?=b)", "Isolated", "abcab"), "a|b|c|a|b");
+  EXPECT_EQ(pieces("(?<=b)", "Isolated", "abcab"), "ab|c|ab");
+  EXPECT_EQ(pieces("(?<=b)", "Removed", "abcab"), "ab|c|ab");
+  EXPECT_EQ(pieces("(?<=b)", "MergedWithPrevious", "abcab"), "ab|c|ab");
+  EXPECT_EQ(pieces("(?<=b)", "MergedWithNext", "abcab"), "ab|c|ab");
+  EXPECT_EQ(pieces("(?<=b)", "Contiguous", "abcab"), "ab|c|ab");
+  EXPECT_EQ(pieces("c*", "Removed", "abccab"), "a|b|a|b");
+  EXPECT_EQ(pieces("$", "Isolated", "abcab"), "abc|ab");
+  EXPECT_EQ(pieces("c*", "Isolated", ""), "");
+  file = plain_file();
+  file["normalizer"] = R"({"type": "Replace", "pattern": {"Regex": "c*"}, "content": "-"})"_json;
+  EXPECT_EQ(split(file, "abcc"), "-|a|-|b|-");
+}
+
 TEST(TokenizerFile, PreTokenizersThatRemoveOrIsolate) {
   json file = plain_file();
   file["model"]["vocab"]["12"] = 210;
