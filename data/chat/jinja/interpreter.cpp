@@ -48,6 +48,13 @@ Value Interpreter::captured(const Block& block, Flow& flow) {
   return Value::string(budget, std::move(text));
 }
 
+void Interpreter::mark_generated(std::size_t begin) {
+  if (output.size() == begin) return;
+  generated_captured = generated_captured || captures_ > 0;
+  if (captures_ == 0) generated.emplace_back(begin, output.size());
+  if (marks) output.insert(begin, kMarks[0]).append(kMarks[1]);
+}
+
 void Interpreter::put(const Value& value) {
   const std::string text = to_text(budget, value);
   if (output.size() + text.size() > budget.limits().output)
@@ -209,6 +216,29 @@ Template::Template(const std::string& source, std::string where, const Limits& l
   }
 }
 
+namespace {
+
+/// The parts between marks in a text, by their places in it without the marks, which go.
+TextRanges take_marks(std::string& text) {
+  TextRanges ranges;
+  std::string plain;
+  std::vector<std::size_t> open;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view rest = std::string_view(text).substr(at);
+    const bool begins = rest.starts_with(Interpreter::kMarks[0]);
+    const bool ends = rest.starts_with(Interpreter::kMarks[1]) && !open.empty();
+    if (begins) open.push_back(plain.size());
+    if (ends && plain.size() > open.back()) ranges.emplace_back(open.back(), plain.size());
+    if (ends) open.pop_back();
+    if (!begins && !ends) plain += text[at];
+    at += begins || ends ? Interpreter::kMarks[0].size() : 1;
+  }
+  text = std::move(plain);
+  return ranges;
+}
+
+}  // namespace
+
 std::string Template::render(const nlohmann::ordered_json& variables, std::optional<std::tm> now,
                              TextRanges* generated) const {
   check(variables.is_object() || variables.is_null(), "{}: its variables are a {}, not an object",
@@ -218,8 +248,17 @@ std::string Template::render(const nlohmann::ordered_json& variables, std::optio
   try {
     interpreter.emplace(limits_, variables.is_null() ? none : variables, now ? *now : present());
     interpreter->run(*block_);
+    std::string text = std::move(interpreter->output);
     if (generated != nullptr) *generated = std::move(interpreter->generated);
-    return std::move(interpreter->output);
+    if (generated == nullptr || !interpreter->generated_captured) return text;
+    // Once more, with marks: they count where they change nothing else.
+    interpreter.emplace(limits_, variables.is_null() ? none : variables, now ? *now : present());
+    interpreter->marks = true;
+    interpreter->run(*block_);
+    std::string marked = std::move(interpreter->output);
+    TextRanges ranges = take_marks(marked);
+    if (marked == text) *generated = std::move(ranges);
+    return text;
   } catch (const TemplateError& error) {
     fail("{}: line {}: {}", where_, interpreter ? interpreter->line : 1, shown_whole(error.what()));
   }

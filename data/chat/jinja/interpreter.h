@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <ctime>
 #include <deque>
@@ -88,13 +89,15 @@ class Interpreter {
   std::string output;    // of the template, or of the block that is captured
   Value captured_text;   // of the block that a filter reads
   TextRanges generated;  // what generation blocks wrote into the template's own output
+  /// Whether one wrote into a text that was captured; where `marks` is true it wrote kMarks around
+  /// it, since only the whole output tells where that went.
+  bool generated_captured = false, marks = false;
+  static constexpr std::array<std::string_view, 2> kMarks = {"\uFDD0", "\uFDD1"};
   std::deque<LoopState> loops;
   std::deque<Namespace> spaces;
 
   /// Notes that a generation block has written what follows `begin` of the output.
-  void mark_generated(std::size_t begin) {
-    if (captures_ == 0 && output.size() > begin) generated.emplace_back(begin, output.size());
-  }
+  void mark_generated(std::size_t begin);
   /// One level of evaluation.
   Nesting deeper() { return {depth_, kMostEvaluationDepth, "the template calls itself"}; }
   Flow run(const Block& block);

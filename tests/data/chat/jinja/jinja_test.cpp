@@ -156,6 +156,32 @@ TEST(Jinja, TheAssistantsPartsAreMarked) {
   EXPECT_EQ(marked, (TextRanges{{1, 3}, {4, 5}, {5, 6}}));
 }
 
+TEST(Jinja, TheAssistantsPartsAreMarkedInWhatAMacroOrABlockWrites) {
+  const auto marked = [](const std::string& source) {
+    TextRanges ranges;
+    const std::string text =
+        Template(source, "chat.jinja").render(Json::object(), std::nullopt, &ranges);
+    std::string parts;
+    for (const auto& [begin, end] : ranges) parts += text.substr(begin, end - begin) + ";";
+    return text + " " + parts;
+  };
+  const std::string answer = "{% generation %}a{{ x }}{% endgeneration %}",
+                    macro = "{% macro turn(x) %}<" + answer + ">{% endmacro %}";
+  EXPECT_EQ(marked(macro + "b{{ turn(1) }}{{ turn(2) }}c{% generation %}d{% endgeneration %}"),
+            "b<a1><a2>cd a1;a2;d;");
+  EXPECT_EQ(marked("{% set x = 3 %}{% set text %}<" + answer + ">{% endset %}b{{ text }}"),
+            "b<a3> a3;");
+  EXPECT_EQ(marked("{% set x = 3 %}{% filter trim %} <" + answer + "> {% endfilter %}"),
+            "<a3> a3;");
+  EXPECT_EQ(marked("{% set x = 4 %}{% macro box() %}[{{ caller() }}]{% endmacro %}"
+                   "{% call box() %}" +
+                   answer + "{% endcall %}"),
+            "[a4] a4;");
+  // Marks that would change what is written do not count.
+  EXPECT_EQ(marked(macro + "{{ turn(1)|length }}"), "4 ");
+  EXPECT_EQ(marked(macro + "\uFDD0{{ turn(1) }}\uFDD1"), "\uFDD0<a1>\uFDD1 ");
+}
+
 TEST(Jinja, AMacroOutlivesNoBlock) {
   EXPECT_EQ(
       error_of("{% set s = namespace() %}{% for i in [1] %}{% macro m() %}{{ i }}{% endmacro %}"
