@@ -70,6 +70,7 @@ Ids prompt_ids(const GenerateArguments& options, const LoadedModel& model,
 void tell_defaults(GenerateArguments& o, const LoadedModel& model) {
   const GenerationConfig& config = model.files->generation;
   const std::string taken = config.apply(o.said, o.generation.sampling);
+  o.generation.until = config.stop_strings;
   if (!taken.empty()) fmt::print(stderr, "{}: {} (flags go before it)\n", kGenerationConfig, taken);
   if (!config.not_applied.empty())
     notice("{}: {}: not applied here: {}", model.where, kGenerationConfig,

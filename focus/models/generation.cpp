@@ -43,9 +43,18 @@ Generated generate(const LoadedModel& model, Generator& generator,
   double decode_seconds = 0;
   Index decoded = 0;
   Generated done;
+  // What may begin one of options.until waits until the next tokens decide.
+  std::size_t held = 0, written = 0;
+  for (const std::string& end : options.until) held = std::max(held, end.size());
+  const auto tell = [&](std::size_t end) {
+    while (end < done.text.size() && (done.text[end] & 0xC0) == 0x80) --end;
+    if (told && end > written) told(done.text.substr(written, end - written));
+    written = std::max(written, end);
+  };
   const auto write = [&](const std::string& part) {
-    if (told) told(part);
     done.text += part;
+    const std::size_t known = std::min(done.text.size(), first_of(options.until, done.text));
+    tell(known - std::min(known, held > 0 && known == done.text.size() ? held - 1 : 0));
   };
   while (done.stop.empty()) {
     std::int32_t id = 0;
@@ -75,6 +84,7 @@ Generated generate(const LoadedModel& model, Generator& generator,
   }
   write(stream.finish());
   done.text.resize(std::min(done.text.size(), first_of(options.until, done.text)));
+  tell(done.text.size());
   done.prefill_rate = rate(static_cast<Index>(prompt.size()), prefill_seconds);
   done.decode_rate = rate(decoded, decode_seconds);
   return done;

@@ -49,9 +49,10 @@ void take(const std::optional<T>& value, bool said, const char* name, V& to,
 }
 
 /// Keys that are read here, and keys that do not change which token comes next.
-constexpr std::array<std::string_view, 46> kHarmless = {
+constexpr std::array<std::string_view, 47> kHarmless = {
     "eos_token_id", "do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty",
     "suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "no_repeat_ngram_size",
+    "stop_strings",
     // They describe the file, other ids, memory, and the form of what is returned.
     "_from_model_config", "transformers_version", "_name_or_path", "trust_remote_code",
     "bos_token_id", "pad_token_id", "decoder_start_token_id", "use_cache", "cache_implementation",
@@ -202,6 +203,8 @@ std::string GenerationConfig::apply(const Said& flags, SamplingOptions& sampling
     if (count > 0) taken.push_back(fmt::format("{} ({})", name, count));
   if (rules.no_repeat_ngram_size > 0)
     taken.push_back(fmt::format("no_repeat_ngram_size {}", rules.no_repeat_ngram_size));
+  if (!stop_strings.empty())
+    taken.push_back(fmt::format("stop_strings {}", shown_json(stop_strings)));
   return fmt::format("{}", fmt::join(taken, ", "));
 }
 
@@ -229,6 +232,11 @@ GenerationConfig read_generation_config(const SideFiles& files, const std::strin
   config.min_p = number("min_p", 0, 1);
   config.top_k = fields.optional_integer("top_k");
   config.rules = rules_of(JsonView(json, place));
+  if (const JsonView stops = JsonView(json, place).get("stop_strings"); stops.json().is_string())
+    config.stop_strings = {stops.string()};
+  else if (!stops.is_null())
+    for (std::size_t i = 0; i < stops.array_size(); ++i)
+      config.stop_strings.push_back(stops.item(i).string());
   config.not_applied = not_applied_of(json, config.do_sample);
   return config;
 }

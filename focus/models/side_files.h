@@ -50,6 +50,7 @@ struct GenerationConfig {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<Index> top_k;
   TokenRules rules;
+  std::vector<std::string> stop_strings;  // for GenerationOptions::until
   /// What else it says that changes which token comes next, and is not applied: "num_beams 3".
   std::vector<std::string> not_applied;
 

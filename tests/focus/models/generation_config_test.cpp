@@ -48,17 +48,19 @@ TEST(GenerationConfig, FlagsGoBeforeIt) {
 TEST(GenerationConfig, WhatElseChangesTheTextIsAppliedOrNamed) {
   SamplingOptions sampling;
   EXPECT_EQ(read(R"({"do_sample": true, "top_k": 0, "min_p": 0.1, "suppress_tokens": [3],
-                     "bad_words_ids": [[1, 2]], "no_repeat_ngram_size": 2})")
+                     "bad_words_ids": [[1, 2]], "no_repeat_ngram_size": 2,
+                     "stop_strings": "User:"})")
                 .apply({}, sampling),
             "temperature 1, min_p 0.1, suppress_tokens (1), bad_words_ids (1), "
-            "no_repeat_ngram_size 2");
+            "no_repeat_ngram_size 2, stop_strings [\"User:\"]");
   EXPECT_EQ(sampling.min_p, 0.1);
   EXPECT_THAT(sampling.rules.bad_words_ids, ElementsAre(ElementsAre(1, 2)));
+  EXPECT_THAT(read(R"({"stop_strings": ["a", "b"]})").stop_strings, ElementsAre("a", "b"));
   const auto named = [](const char* json) { return read(json).not_applied; };
-  EXPECT_THAT(named(R"({"num_beams": 3, "length_penalty": 2, "stop_strings": ["a"], "new_key": 1,
+  EXPECT_THAT(
+      named(R"({"num_beams": 3, "length_penalty": 2, "stop_strings": ["a"], "new_key": 1,
                         "sequence_bias": [[[1], 2.0]]})"),
-              ElementsAre("length_penalty 2", "new_key 1", "num_beams 3",
-                          "sequence_bias [[[1],2.0]]", R"(stop_strings ["a"])"));
+      ElementsAre("length_penalty 2", "new_key 1", "num_beams 3", "sequence_bias [[[1],2.0]]"));
   // What does nothing is not named.
   EXPECT_THAT(named(R"({"num_beams": 1, "length_penalty": 2, "typical_p": 0.5, "use_cache": true,
                         "max_length": 20, "min_length": 0, "stop_strings": null, "pad_token_id": 3,
@@ -71,7 +73,7 @@ TEST(GenerationConfig, RefusesWhatIsNone) {
   for (const char* json :
        {"[]", "{", R"({"temperature": "hot"})", R"({"top_p": 2})", R"({"eos_token_id": [1, "x"]})",
         R"({"top_k": -1})", R"({"bad_words_ids": [3]})", R"({"bad_words_ids": [[]]})",
-        R"({"suppress_tokens": [-1]})", R"({"min_p": 2})"})
+        R"({"suppress_tokens": [-1]})", R"({"min_p": 2})", R"({"stop_strings": [1]})"})
     EXPECT_THAT(error_of([&] { read(json); }), HasSubstr("here: generation_config.json")) << json;
 }
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "focus/models/generation.h"
 #include "tests/support/byte_model.h"
 #include "tests/support/temp_folder.h"
 
@@ -145,6 +146,17 @@ TEST(Requests, AGenerationEndsBeforeWhatItIsToEndWith) {
   EXPECT_EQ(ended.text, text.substr(0, at));
   EXPECT_EQ(ended.stop, "until");
   EXPECT_LT(ended.tokens, 12);
+
+  // What may be the beginning of its end is not told before it is known not to be.
+  const std::vector<std::int32_t> prompt = model.prompt_ids("once");
+  std::string told;
+  Generator generator(*model.decoder, nullptr, {}, std::nullopt);
+  const Generated done =
+      generate(model, generator, prompt,
+               {.max_new_tokens = 12, .until = {text.substr(at, 1) + "?", text.substr(at, 2)}},
+               [&](const std::string& part) { told += part; });
+  EXPECT_EQ(told, text.substr(0, at));
+  EXPECT_EQ(done.text, told);
 }
 
 TEST(Requests, WhatCannotBeAnsweredIsSaidBeforeAnythingIsComputed) {
