@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -165,6 +166,30 @@ std::string suggestion_for(std::string_view name, const std::vector<std::string>
   return otherwise;
 }
 
+namespace {
+
+/// CLI11 takes the nearest number for a whole one beyond 64 bits, and the largest for -1.
+void refuse_far_numbers(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const bool is_unsigned = option->get_type_name() == "UINT";
+    if (!is_unsigned && option->get_type_name() != "INT") continue;
+    for (const std::string& word : option->results()) {
+      const auto overflows = [&](auto number) {
+        return std::from_chars(word.data(), word.data() + word.size(), number).ec ==
+               std::errc::result_out_of_range;
+      };
+      if (is_unsigned ? word.starts_with('-') || overflows(std::uint64_t{})
+                      : overflows(std::int64_t{}))
+        throw CLI::ValidationError(
+            option->get_name(),
+            fmt::format("expected a whole number {}, got {}",
+                        is_unsigned ? "from 0 to 2^64 - 1" : "of 64 bits", word));
+    }
+  }
+}
+
+}  // namespace
+
 void parse_arguments(CLI::App& app, Arguments arguments) {
   std::vector<std::string> reversed(arguments.rbegin(),
                                     arguments.rend());  // CLI11 expects this order
@@ -173,6 +198,7 @@ void parse_arguments(CLI::App& app, Arguments arguments) {
   app.failure_message(failure_line);
   try {
     app.parse(reversed);
+    refuse_far_numbers(app);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) explain_missing(app, error);
     throw CommandDone{app.exit(error) == 0 ? 0 : 2};

@@ -1,5 +1,6 @@
 #include "apps/command.h"
 #include "autograd/base/check.h"
+#include "data/tensors/checkpoint_folder.h"
 #include "focus/models/model_export.h"
 
 namespace focus::app {
@@ -11,7 +12,15 @@ struct ExportArguments {
   bool overwrite = false, with_code = false;
 };
 
+/// A folder is replaced as a whole.
+void refuse_own_folder(const ExportArguments& o, const std::string& adapter) {
+  std::error_code not_there;
+  if (std::filesystem::equivalent(o.out, adapter, not_there))
+    fail("{}: is the folder of the adapter itself; choose another folder", o.out);
+}
+
 int export_adapter(const ExportArguments& o) {
+  refuse_own_folder(o, o.source);
   const SavedFocus saved = open_focus(o.source);
   write_adapter_folder(o.out, saved, o.overwrite);
   fmt::print("{}: Focus adapter for {} layers, {} groups, base {}\n", o.out, saved.shape.num_layers,
@@ -36,7 +45,8 @@ int export_lora(const ExportArguments& o, LoadedModel& model) {
 }
 
 int export_model(const ExportArguments& o) {
-  if (!o.adapter.empty()) {
+  if (!o.adapter.empty()) refuse_own_folder(o, o.adapter);
+  if (!o.adapter.empty() && !is_focus_alone(result_of_run(o.adapter))) {
     LoadedModel model = load_model(o.source, o.tokenizer);
     load_adapter(o.adapter, model);
     if (model.lora() != nullptr) return export_lora(o, model);

@@ -9,6 +9,7 @@
 #include "data/files/durable_file.h"
 #include "data/files/input_file.h"
 #include "data/tensors/safetensors.h"
+#include "data/tensors/store.h"
 
 namespace focus::app {
 namespace fs = std::filesystem;
@@ -99,6 +100,14 @@ bool is_own_output(const OutputPlace& output) {
   return can_be_read(path, drawn) || (output.option == "--out" && can_be_read(path, logits));
 }
 
+bool is_checkpoint(const fs::path& path) {
+  try {
+    return path.extension() == ".h5" && !StoreReader(path).kind().empty();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 void check_outputs(std::span<const OutputPlace> outputs, std::span<const std::string> inputs,
@@ -115,10 +124,10 @@ void check_outputs(std::span<const OutputPlace> outputs, std::span<const std::st
       for (const std::size_t begin : {std::size_t{0}, input.find('=') + 1})  // key=file
         refuse_input(output, input.substr(begin), is_own);
     if (!is_own && !overwrite)
-      fail(
-          "{} {}: exists already and is not a known output of focus; choose another name, or add "
-          "--overwrite",
-          output.option, output.path.string());
+      fail("{} {}: exists already and is {}; choose another name, or add --overwrite",
+           output.option, output.path.string(),
+           is_checkpoint(output.path) ? "a checkpoint file that focus wrote"
+                                      : "not a known output of focus");
   }
 }
 

@@ -213,6 +213,33 @@ TEST(CliExport, DamagedAdapterFoldersAreRefused) {
   expect_refused({"info", out}, {"focus_model.safetensors"});
 }
 
+TEST(CliExport, OntoItsOwnResultNothingIsLost) {
+  const std::string model = cli().fresh("model.h5"), folder = cli().fresh("adapter");
+  const std::string keys = cli().fresh("keys.h5"), peft = cli().fresh("peft");
+  const Words import = words("import {base} --out {}", model);
+  cli().must_run(import);
+  cli().must_run(words("export {adapter} --out {}", folder));
+  cli().must_run(words("export {base} --adapter {lora} --out {}", peft));
+  cli().must_run(cli().fit({"--out", keys}));
+  const auto before = std::pair(read_text(model), read_text(keys));
+  const auto folders = std::pair(snapshot(folder), snapshot(peft));
+  for (const Words& again : {import, cli().fit({"--out", keys})})
+    expect_refused(again,
+                   {"exists already and is a checkpoint file that focus wrote", "--overwrite"});
+  expect_refused(words("import {} --out {} --overwrite", model, model),
+                 {"which this command reads"});
+  expect_refused(words("export {} --out {} --overwrite", folder, folder), {"adapter itself"});
+  for (const std::string& adapter : {folder, peft})
+    expect_refused(words("export {base} --adapter {} --out {}/ --overwrite", adapter, adapter),
+                   {"adapter itself"});
+  EXPECT_EQ(std::pair(read_text(model), read_text(keys)), before);
+  EXPECT_EQ(std::pair(snapshot(folder), snapshot(peft)), folders);
+  const std::string copy = cli().fresh("copy.h5");
+  fs::copy_file(model, copy);
+  cli().must_run(import + "--overwrite");
+  expect_same_store(model, copy);
+}
+
 TEST(CliExport, AFolderWithFilesIsNotReplacedUnasked) {
   const std::string out = cli().fresh("folder");
   fs::create_directory(out);  // an empty one may be filled

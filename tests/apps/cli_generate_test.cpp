@@ -130,6 +130,12 @@ TEST(CliGenerate, RefusesSettingsThatDoNotFit) {
   expect_refused(generate("--temperature -1"), {"temperature", "-1"});
   expect_refused(generate("--top-p 0"), {"top_p", "0"});
   expect_refused(generate("--top-k -2"), {"top_k", "-2"});
+  for (const char* word :
+       {"--top-k 99999999999999999999", "--seed 18446744073709551616", "--seed -1"}) {
+    const ProcessResult result = cli().run(generate(word));
+    EXPECT_NE(result.status, 0) << word;
+    expect_parts(result.err, {"expected a whole number"});
+  }
 }
 
 // Chat: the prompt that a model's own template makes, what continues it, and what is refused.

@@ -1,5 +1,6 @@
 // Outputs are tried before the work begins, and nothing that another program wrote, and no input,
 // is written over.
+#include "data/files/utf8.h"
 #include "tests/support/cli.h"
 
 namespace focus {
@@ -103,6 +104,40 @@ TEST(CliOutputs, AreNoInputs) {
   const std::string same = cli().fresh("same");
   expect_refused({"eval", cli().base(), "--text", text, "--json", same, "--html", same},
                  {"--html", "--json", same});
+}
+
+TEST(CliOutputs, NamesNeedNotBeUtf8) {
+  const fs::path folder = cli().fresh("names");
+  fs::create_directory(folder);
+  const auto named = [&](const std::string& name) {
+    return (folder / ("caf\xE9" + name)).string();
+  };
+  const std::string model = named(".h5"), keys = named("_keys.h5"), text = named(".txt");
+  const std::string lora = named("_lora.h5"), json = named(".json"), eval = named("_eval.json");
+  for (const auto& [from, to] : {std::pair{cli().base(), model},
+                                 {cli().keys(), keys},
+                                 {cli().lora(), lora},
+                                 {cli().valid_text(), text}})
+    fs::copy_file(from, to);
+  const Words evaluate = {"eval", model, "--adapter", keys, "--text", text, "--context", "64"};
+  for (const Words& command :
+       {Words{"info", model}, Words{"info", keys}, evaluate,
+        Words{"import", model, "--out", named("_2.h5")},
+        Words{"generate", model, "--adapter", keys, "--prompt", "a", "--max-new-tokens", "1"},
+        Words{"leak-test", model, "--adapter", keys},
+        Words{"export", model, "--adapter", keys, "--out", named("_folder")},
+        Words{"export", model, "--adapter", lora, "--out", named("_peft")},
+        Words{"merge", model, "--adapter", lora, "--out", named("_merged.h5")}}) {
+    cli().must_run(command + Words{"--json", json});
+    EXPECT_TRUE(read_json(json).is_object()) << command.at(0);
+  }
+  cli().must_run({"groups", model, "--adapter", keys, "--text", text, "--context", "64", "--out",
+                  named("_groups")});
+  EXPECT_TRUE(read_json(named("_groups/groups.json")).is_object());
+  cli().must_run(evaluate + Words{"--json", eval});
+  cli().must_run({"report", "--eval", eval, "--out", named(".html")});
+  for (const std::string& page : {named(".html"), named("_groups/groups.html")})
+    EXPECT_TRUE(is_valid_utf8(read_text(page))) << page;
 }
 
 TEST(CliOutputs, StandardOutputIsWrittenToTheEnd) {
