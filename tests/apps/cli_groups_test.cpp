@@ -60,7 +60,8 @@ TEST(CliGroups, OfKeysHaveHeadsAndAgreeWithThemselves) {
   EXPECT_EQ(json.at("against").at("mean").at("adjusted_rand_index"), 1.0);
   EXPECT_EQ(json.at("against").at("mean").at("kept_share"), 1.0);
   EXPECT_LT(json.at("between_layers").at("adjusted_rand_index").at(0).at(0), 1.0);  // other heads
-  expect_parts(read_text(out + "/groups.html"), {"Layer 1, key head 3", "of the causal pairs are computed"});
+  expect_parts(read_text(out + "/groups.html"),
+               {"Layer 1, key head 3", "of the causal pairs are computed"});
   // Groups of hidden states against them.
   const std::string across = cli().fresh("groups");
   cli().must_run(groups_of(cli().keys(), across, {"--against", cli().adapter()}));

@@ -5,7 +5,7 @@
 namespace focus {
 namespace {
 
-/// Of a large model: every group has tokens of its own.
+/// As of a large model: every group has separate tokens.
 GroupsReport report_of(Index layers, Index heads, Index num_groups) {
   GroupsReport report{.model = "folder/model.h5",
                       .adapter = "folder/keys.h5",
@@ -54,7 +54,7 @@ TEST(GroupsPage, BeginsWithWhatWasFoundAndAPassage) {
     ASSERT_NE(next, page.npos) << part << " is not there, or too early";
     at = next;
   }
-  // Of a passage each token has its group.
+  // Each token of the passage has its group.
   EXPECT_THAT(page, testing::HasSubstr("<i class=g11> token</i><i class=g0> token</i>"));
 }
 
