@@ -12,10 +12,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <set>
 #include <utility>
 
 #include "apps/mpi.h"
+#include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "autograd/machine.h"
 #include "data/files/durable_file.h"
@@ -28,66 +28,12 @@ namespace {
 
 constexpr const char* kOverwrite = "--overwrite";
 
-bool is_output(const CLI::Option* option) {
-  constexpr std::array<std::string_view, 5> kNames = {"--out", "--json", "--html", "--gguf",
-                                                      "--questions"};
-  return std::ranges::count(kNames, std::string_view(option->get_name())) > 0;
-}
-
-/// The options of the command, of its groups and of its sub-commands.
-std::vector<const CLI::Option*> all_options(const CLI::App& app) {
-  std::vector<const CLI::Option*> all = app.get_options();
-  for (const CLI::App* part : app.get_subcommands({})) {
-    const std::vector<const CLI::Option*> own = all_options(*part);
-    all.insert(all.end(), own.begin(), own.end());
-  }
-  return all;
-}
-
 void offer_overwrite(CLI::App& app) {
   if (app.get_option_no_throw(kOverwrite) == nullptr &&
       std::ranges::any_of(std::as_const(app).get_options(), is_output))
     app.add_flag(kOverwrite)->description("replace a file that another program wrote");
   for (CLI::App* command : app.get_subcommands({}))
     if (!command->get_name().empty()) offer_overwrite(*command);  // no group of options
-}
-
-/// Explains a missing BASE: an option with several values before it took it.
-void explain_missing(const CLI::App& app, const CLI::ParseError& error) {
-  for (const CLI::Option* place : app.get_options())
-    if (place->get_positional() && place->get_required() && place->count() == 0)
-      for (const CLI::Option* taker : all_options(app))
-        if (taker->get_allow_extra_args() && taker->count() > 0)
-          fail("{}: {} took \"{}\"; put {} before it, or -- between them", error.what(),
-               taker->get_name(), taker->results().back(), place->get_name());
-}
-
-/// The words of "--max-new-tokens".
-std::set<std::string> words_of(std::string_view name) {
-  const std::vector<std::string> parts = CLI::detail::split(std::string(name), '-');
-  std::set<std::string> words(parts.begin(), parts.end());
-  words.erase("");
-  return words;
-}
-
-/// Names the first unknown flag and the nearest known one; empty if all are known.
-std::string unknown_flag(const CLI::App& app) {
-  for (const std::string& word : app.remaining(true)) {
-    if (!word.starts_with('-')) continue;
-    const std::string name = word.substr(0, word.find('='));
-    std::vector<std::string> known = {"--log-level", "--threads"};
-    for (const CLI::Option* option : all_options(app)) known.push_back(option->get_name());
-    return fmt::format("unknown option {}; {}", name,
-                       suggestion_for(name, known, fmt::format("see {} --help", app.get_name())));
-  }
-  return "";
-}
-
-/// One line: the command, what is wrong, where to look.
-std::string failure_line(const CLI::App* app, const CLI::Error& error) {
-  std::string problem = unknown_flag(*app);
-  if (problem.empty()) problem = fmt::format("{}; see {} --help", error.what(), app->get_name());
-  return fmt::format("{}: {}\n", app->get_name(), problem);
 }
 
 constexpr const char* kStandardOutput = "-";
@@ -114,6 +60,9 @@ void check_files(const CLI::App& app) {
     const bool number = type.starts_with("INT") || type.starts_with("UINT") || type == "FLOAT";
     if (number && std::ranges::count(words, "") > 0)
       fail("{}: expected a value, got an empty string", name);
+    if ((is_output(option) || name == "--text" || name == "base") &&
+        std::ranges::count(words, "") > 0)
+      fail("{}: expected a name of a file, got an empty string", name);
     if (name == kOverwrite) overwrite = overwrite || !words.empty();
     if (name == "--json" && !words.empty() && words[0] == kStandardOutput)
       divert_text();
@@ -147,24 +96,6 @@ void on_lost_page(int signal, siginfo_t* info, void*) {
 }
 
 }  // namespace
-
-std::string suggestion_for(std::string_view name, const std::vector<std::string>& known,
-                           std::string otherwise) {
-  constexpr std::size_t kSlip = 2;
-  const auto distance = [&](const std::string& other) { return edit_distance(name, other); };
-  const auto nearest = std::ranges::min_element(known, {}, distance);
-  if (nearest != known.end() && distance(*nearest) <= kSlip)
-    return fmt::format("did you mean {}?", *nearest);
-  // --max-tokens for --max-new-tokens: all words of one are words of the other.
-  const std::set<std::string> words = words_of(name);
-  for (const std::string& other : known) {
-    const std::set<std::string> others = words_of(other);
-    if (!words.empty() && !others.empty() &&
-        (std::ranges::includes(others, words) || std::ranges::includes(words, others)))
-      return fmt::format("did you mean {}?", other);
-  }
-  return otherwise;
-}
 
 namespace {
 
@@ -318,12 +249,22 @@ std::vector<std::string> overrides_of(const CLI::App& app) {
 
 void read_config_arguments(const CLI::App& app, const std::string& file, RunConfig& config) {
   std::vector<std::string> overrides = overrides_of(app);
+  for (std::size_t i = 0; i < overrides.size(); ++i)
+    if (overrides[i] == "=")
+      fail("{0} =: expected key=value; write {0}=VALUE without blanks",
+           i == 0 ? file : overrides[i - 1]);
   std::string path = file;
   // The first override may have been parsed as the file.
   if (path.find('=') != std::string::npos && !std::filesystem::exists(path)) {
     overrides.insert(overrides.begin(), path);
     path.clear();
   }
+  const std::filesystem::path ending = std::filesystem::path(path).extension();
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none) || ending == ".h5" || ending == ".gguf")
+    fail("{0}: expected a config (YAML), got a model; name it as base={0}", path);
+  if (ending == ".txt" || ending == ".jsonl")
+    fail("{0}: expected a config (YAML), got a text; name it as data.train={0}", path);
   const std::string text = path.empty() ? "" : read_config_file(path);
   read_config_text(text, path, overrides, config);
   try {
@@ -385,6 +326,7 @@ std::vector<std::string> split_adapters(const std::string& word) {
 }  // namespace
 
 LoadedModel ModelOptions::load(WeightUse use) const {
+  const Progress reading({.label = "reading " + base, .inner = true});
   LoadedModel model = load_model(base, tokenizer, precision, use);
   model.bos = bos;
   std::size_t loaded = 0;

@@ -70,6 +70,17 @@ struct OutputPlace {
 void check_outputs(std::span<const OutputPlace> outputs, std::span<const std::string> inputs,
                    bool overwrite);
 
+/// The options of the command, of its groups and of its sub-commands; whether one names an output.
+std::vector<const CLI::Option*> all_options(const CLI::App& app);
+bool is_output(const CLI::Option* option);
+
+/// Names the first unknown flag and the nearest known one; empty if all are known.
+std::string unknown_flag(const CLI::App& app);
+/// Throws, if BASE is missing because an option with several values before it took it.
+void explain_missing(const CLI::App& app, const CLI::ParseError& error);
+/// One line: the command, what is wrong, what may have been meant or where to look.
+std::string failure_line(const CLI::App* app, const CLI::Error& error);
+
 /// Groups the options of the help by what they are for and wraps it at the terminal's width.
 void arrange_help(CLI::App& app);
 

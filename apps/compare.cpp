@@ -10,6 +10,7 @@
 #include <csignal>
 #include <functional>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "apps/command.h"
@@ -23,6 +24,7 @@
 #include "data/files/notice.h"
 #include "data/settings/config.h"
 #include "data/settings/struct_json.h"
+#include "data/tensors/checkpoint_folder.h"
 #include "data/text/format.h"
 #include "data/text/text.h"
 #include "focus/evaluation/recall/long_range.h"
@@ -200,6 +202,16 @@ class CompareRunner {
     return all;
   }
 
+  /// Returns the checksum of a file, or those of the files in a folder.
+  static std::string fingerprint_of_files(const path& place) {
+    if (!std::filesystem::is_directory(place)) return xxh3_file_hex(place);
+    std::set<std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(place))
+      if (entry.is_regular_file())
+        all.insert(entry.path().filename().string() + " " + xxh3_file_hex(entry.path()));
+    return fmt::format("{}", fmt::join(all, " "));
+  }
+
   std::string hash_of(const RunConfig& config) {
     std::string text = dump_config(only_what_counts(config));
     const auto add = [&](const std::string& kind, const std::string& place, auto&& read) {
@@ -212,6 +224,8 @@ class CompareRunner {
     });
     add("tokenizer", config.tokenizer,
         [&] { return open_tokenizer(config.tokenizer)->fingerprint(); });
+    for (const std::string& adapter : config.init_adapter)
+      add("init_adapter", adapter, [&] { return fingerprint_of_files(result_of_run(adapter)); });
     text += "train: " + fingerprint_of_texts(config.data.train) + "\n";
     if (!config.data.valid.empty()) text += "valid: " + fingerprint_of_texts(config.data.valid);
     return hash_text(text);

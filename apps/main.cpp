@@ -133,8 +133,8 @@ void refuse_several() {
 }
 
 int run(std::vector<std::string> arguments) {
-  spdlog::set_default_logger(spdlog::stderr_color_mt("focus"));  // stdout is for results
-  spdlog::set_pattern("%v");
+  spdlog::set_default_logger(spdlog::stderr_color_mt("focus"));           // stdout is for results
+  spdlog::set_pattern(isatty(STDERR_FILENO) == 1 ? "\r\x1b[K%v" : "%v");  // in place of a bar
   const auto level = take_option(arguments, "--log-level");
   const auto threads = take_option(arguments, "--threads");
   if (arguments.size() > 1 && arguments[0] == "help") arguments = {arguments[1], "--help"};

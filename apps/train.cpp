@@ -91,7 +91,10 @@ TrainingCallbacks terminal_callbacks(const RunConfig& config, std::optional<Prog
 void tell_dry_run(Session& session, const std::string& json) {
   if (session.ranks().count() > 1) fail("--dry-run runs in one process; start it without mpirun");
   log_config(session.config());
+  std::optional<Progress> timing;
+  timing.emplace(ProgressOptions{.label = "timing a step", .inner = true});
   const DryRun d = dry_run(session);
+  timing.reset();
   fmt::print("{}", dry_run_text(d));
   write_json(json, struct_to_json(d));
 }
@@ -100,9 +103,12 @@ void tell_dry_run(Session& session, const std::string& json) {
 void tell_next(Session& session, const TrainingResult& result) {
   const RunConfig& config = session.config();
   if (result.valid_loss)
-    spdlog::info("validation: {} attention, at most {} windows of {} tokens",
-                 ActiveAttention(session.model(), own_attention(session.model())).title(),
-                 config.eval_windows, config.data.context);
+    spdlog::info(
+        "validation: attention {}, density {:.1f} %{}; {} windows of {} tokens",
+        ActiveAttention(session.model(), own_attention(session.model())).title(),
+        100 * result.validated.pairs_attended.value_or(1),
+        result.validated.kl ? fmt::format(", KL to dense {:.4f} nats", *result.validated.kl) : "",
+        session.validation_windows(), config.data.context);
   const bool is_model = config.trains_base();
   spdlog::info(
       "next: focus eval {} --text TEXT, a text that is not in data.train or data.valid",
@@ -164,10 +170,14 @@ int run_train(Arguments arguments) {
   const std::unique_ptr<Ranks> ranks = join_ranks();
   run_as_one_of(*ranks, [&] {
     config = divided_config(config, ranks->count(), options);
+    std::optional<Progress> reading;
+    if (ranks->first())
+      reading.emplace(ProgressOptions{.label = "reading model and texts", .inner = true});
     // The tokens that the first one makes all of them read.
     Session session = first_before_others(*ranks, [&] { return open_session(config); });
     session.divide(*ranks);
     config.steps = session.config().steps;
+    reading.reset();
     if (dry)
       tell_dry_run(session, json);
     else

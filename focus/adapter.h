@@ -22,6 +22,7 @@ namespace focus {
 struct StepInfo {
   std::int64_t step = 0;    // from 0, of the whole run
   bool first_phase = true;  // of a run with two phases; else always
+  std::int64_t steps = 0;   // of its phase
 };
 
 /// What attention did over some forward passes.
@@ -104,6 +105,10 @@ class Adapter {
   virtual void write(StoreWriter& store, const std::string& base_fingerprint) = 0;
   /// Overwrites the values with those of a store, of an adapter with the same settings.
   virtual void restore(const StoreReader& store) = 0;
+  /// Overwrites the values with those of another of its kind, whose settings may differ where no
+  /// value depends on them. Throws std::runtime_error, a line that begins with `where`, which other
+  /// is from, if one does.
+  virtual void start_from(Adapter& other, const std::string& where);
 };
 
 /// What an adapter is to the decoder that it is attached to.

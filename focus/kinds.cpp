@@ -1,4 +1,7 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 
 #include "autograd/base/check.h"
@@ -49,6 +52,19 @@ const AdapterKind& adapter_kind(std::string_view name) {
   return *found;
 }
 
+void Adapter::start_from(Adapter& other, const std::string& where) {
+  std::map<std::string, Tensor> values;
+  other.visit_parameters(
+      [&](const std::string& name, Variable& p) { values.emplace(name, p.value()); });
+  visit_parameters([&](const std::string& name, Variable& p) {
+    const auto found = values.find(name);
+    if (found == values.end() || found->second.shape() != p.shape())
+      fail("{}: {} is {}, but this run has {}; give the run the settings of that one", where, name,
+           found == values.end() ? "missing" : fmt::format("{}", found->second.shape()), p.shape());
+    std::ranges::copy(found->second.span(), p.mutable_value().data());
+  });
+}
+
 std::vector<SavedAdapter> open_adapters(const StoreReader& store, const ModelConfig& shape) {
   std::vector<SavedAdapter> saved;
   for (const AdapterKind& kind : adapter_kinds())
@@ -66,13 +82,17 @@ void check_base(const std::string& where, const std::string& base_fingerprint,
 
 const AdapterKind& find_attention(std::string_view name, const std::string& where) {
   if (name == "routing") name = "routing_transformer";
-  std::string known;
+  std::vector<std::string_view> known = {"dense", "local", "soft", "hard", "summary"};
   for (const AdapterKind& kind : adapter_kinds()) {
     if (!kind.is_attention() || kind.role == AdapterRole::focus) continue;
     if (kind.name == name) return kind;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", kind.name);
+    known.push_back(kind.name);
   }
-  fail("{}: unknown attention \"{}\"; the baselines are {}", where, shown(name), known);
+  const auto slip = [&](std::string_view other) { return edit_distance(name, other); };
+  const std::string_view nearest = *std::ranges::min_element(known, {}, slip);
+  fail("{}: unknown attention \"{}\"; {}", where, shown(name),
+       slip(nearest) <= 2 ? fmt::format("did you mean {}?", nearest)
+                          : fmt::format("expected one of {}", fmt::join(known, ", ")));
 }
 
 }  // namespace focus

@@ -26,7 +26,12 @@ Progress::Progress(ProgressOptions options)
   finished_ = quiet_ = !spdlog::should_log(spdlog::level::info);
   terminal_ = options_.terminal.value_or(isatty(fileno(options_.stream)) == 1);
   start_ = options_.seconds();
+  step_ = options_.first_step;
   last_drawn_ = terminal_ ? start_ - kSecondsBetweenDraws : start_;
+  if (terminal_ && !quiet_) {  // the first step may take seconds
+    draw();
+    last_drawn_ = start_ - kSecondsBetweenDraws;
+  }
 }
 
 Progress::~Progress() {
@@ -93,8 +98,9 @@ std::string Progress::line(bool with_bar) const {
     const auto filled = static_cast<std::size_t>(share * kBarWidth);
     text += fmt::format(" [{:#<{}}{:-<{}}]", "", filled, "", kBarWidth - filled);
   }
-  text += total > 0 ? fmt::format(" {}/{} {:.0f}%", step_, total, std::floor(100 * share))
-                    : fmt::format(" {}", step_);
+  text += total > 0   ? fmt::format(" {}/{} {:.0f}%", step_, total, std::floor(100 * share))
+          : step_ > 0 ? fmt::format(" {}", step_)
+                      : "";
   if (!std::isnan(loss_)) text += fmt::format("  loss {:.4f}", loss_);
 
   const double elapsed = options_.seconds() - start_;

@@ -87,9 +87,10 @@ struct TokenSettings {
   double gate_steepness = 8;     // lambda, of the logit gate; not given in the paper
   double affinity_floor = 1e-6;  // keeps log(a) finite
   Balance balance = Balance::carried;
-  double carried_rate = 0.1;          // of the potentials' moving average
-  std::int64_t sequence_steps = 400;  // first steps trained with `sequence` before `carried`
-  Index sinks = 0;                    // first tokens that neither gate nor mask touches
+  double carried_rate = 0.1;  // of the potentials' moving average
+  /// First steps trained with `sequence` before `carried`; none said: four fifths of all.
+  std::optional<std::int64_t> sequence_steps = {};
+  Index sinks = 0;  // first tokens that neither gate nor mask touches
   HardGate hard_gate = HardGate::keep;
   int train_top_k = 2;  // k of hard training; 1 has no other group to learn from
 
@@ -107,7 +108,9 @@ struct TokenSettings {
       "(causal); none: no balancing");
     f("carried_rate", carried_rate, "rate of the moving average of the carried potentials");
     f("sequence_steps", sequence_steps,
-      "number of first steps with sequence balance before carried");
+      "number of first steps with sequence balance before carried; null: four fifths of the steps "
+      "(of two_phase's first phase)",
+      {0, 1e12});
     f("sinks", sinks,
       "first tokens (attention sinks) that every token attends as with dense attention; the paper "
       "has none",

@@ -1,5 +1,6 @@
 #include "focus/method/focus_model.h"
 
+#include <map>
 #include <utility>
 
 #include "autograd/base/check.h"
@@ -71,7 +72,7 @@ AttentionSpec FocusModel::training_mode(const StepInfo& place) const {
   }
   training = training.or_from(config_);
   if (training.balance == Balance::carried && place.first_phase &&
-      place.step < tokens.sequence_steps)
+      place.step < tokens.sequence_steps.value_or(place.steps * 4 / 5))
     training.balance = Balance::sequence;
   return training;
 }
@@ -284,5 +285,33 @@ void FocusModel::write(StoreWriter& store, const std::string& base_fingerprint) 
 }
 
 void FocusModel::restore(const StoreReader& store) { restore_focus(open_focus(store), *this); }
+
+void FocusModel::start_from(Adapter& other, const std::string& where) {
+  auto& from = dynamic_cast<FocusModel&>(other);
+  const auto agree = [&](std::string_view key, const auto& own, const auto& theirs) {
+    if (own != theirs)
+      fail("{}: has focus.{} {}, but this run {}; set focus.{}={}", where, key, theirs, own, key,
+           theirs);
+  };
+  agree("grouping", config_.grouping.name, from.config_.grouping.name);
+  agree("num_groups", config_.num_groups, from.config_.num_groups);
+  if (grouping_kind().is_routed)
+    agree("tokens.routing_dim", config_.tokens().routing_dim, from.config_.tokens().routing_dim);
+  for (Index i = 0; i < shape_.num_layers; ++i) {
+    std::map<std::string, Tensor, std::less<>> values;
+    from.grouping().visit_tensors(
+        i, [&](std::string_view name, Tensor& value) { values.emplace(name, value); });
+    grouping_->visit_tensors(i, [&](std::string_view name, Tensor& value) {
+      const auto found = values.find(name);
+      if (found == values.end() || found->second.shape() != value.shape())
+        fail("{}: layer {} has {} {}, but this run needs {}; give both the same focus.{}", where, i,
+             found == values.end() ? "no" : fmt::format("{}", found->second.shape()), name,
+             value.shape(), config_.grouping.name);
+      std::ranges::copy(found->second.span(), value.data());
+    });
+    grouping_->updates(i) = from.grouping().updates(i);
+  }
+  grouping_->fitted_context() = from.grouping().fitted_context();
+}
 
 }  // namespace focus

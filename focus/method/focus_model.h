@@ -59,6 +59,8 @@ class FocusModel : public Adapter {
   /// All of it in /focus.
   void write(StoreWriter& store, const std::string& base_fingerprint) override;
   void restore(const StoreReader& store) override;
+  /// The groups, what follows the tokens, and where they were fitted.
+  void start_from(Adapter& other, const std::string& where) override;
 
   /// Takes the layers' terms of the last forward pass with a graph, the grouping's or the error of
   /// layer_distillation, summed; undefined where the config has none. What a training step adds to

@@ -363,17 +363,20 @@ void write_model(StoreWriter& store, LoadedModel& model) {
       });
 }
 
-void load_adapter(const std::filesystem::path& given, LoadedModel& model) {
+std::vector<SavedAdapter> open_adapters(const fs::path& given, const LoadedModel& model) {
   const fs::path path = result_of_run(given);
   const ModelFormat& format = format_of(
       path,
       "an adapter is focus.h5 or lora.h5 of focus train, a folder of focus export, a PEFT "
       "folder or a GGUF file");
+  return format.open_adapters(path, model.decoder->config());
+}
+
+void load_adapter(const fs::path& given, LoadedModel& model) {
   if (const Mechanism* mechanism = model.mechanism())
     fail("{}: was trained with {}; an adapter needs a model with dense attention", model.where,
          mechanism->name());
-  for (const SavedAdapter& saved : format.open_adapters(path, model.decoder->config()))
-    attach_saved(saved, model);
+  for (const SavedAdapter& saved : open_adapters(given, model)) attach_saved(saved, model);
   if (fs::is_directory(given)) take_tokenizer_files(given, model);
 }
 

@@ -183,6 +183,10 @@ std::string model_fingerprint(Decoder& decoder);
 /// folder is used from then on; a notice tells of it, and of a tokenizer that differs.
 void load_adapter(const std::filesystem::path& path, LoadedModel& model);
 
+/// The same, opened only: what is there for the model's shape.
+std::vector<SavedAdapter> open_adapters(const std::filesystem::path& path,
+                                        const LoadedModel& model);
+
 /// How lines of JSONL become tokens of a model: texts as other texts do (LoadedModel::bos), behind
 /// a completion the model's EOS, messages through its chat template or that of the settings, on a
 /// day that stays the same where a template writes a date. A model without a template fails at the

@@ -1,9 +1,12 @@
+#include <algorithm>
 #include <cmath>
 
+#include "autograd/base/check.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "data/files/checksum.h"
 #include "data/files/notice.h"
 #include "data/tokens/tokenize.h"
+#include "focus/method/grouping/grouping.h"
 #include "focus/training/session.h"
 #include "layers/weights.h"
 
@@ -61,6 +64,36 @@ void say_products(const RunConfig& config) {
         config.trains_base() ? "" : ", with weights rounded to bf16");
 }
 
+/// Says where no step trains with the potentials that the result is used with.
+void say_balance(const RunConfig& config) {
+  const FocusConfig& focus = config.focus;
+  const std::int64_t steps = config.phase_at(0).steps;
+  if (!config.has_focus() || !grouping_kind(focus).is_routed || config.epochs > 0 ||
+      config.method == Method::two_phase)
+    return;
+  const TokenSettings& tokens = focus.tokens();
+  if (tokens.balance == Balance::carried && tokens.sequence_steps.value_or(0) >= steps)
+    notice(
+        "focus.tokens.sequence_steps {} is not below steps {}: no step trains with the carried "
+        "potentials, with which the result is used; leave it out for four fifths of the steps",
+        *tokens.sequence_steps, steps);
+}
+
+/// Gives the run's adapters the values of those that it starts from.
+void start_from_adapters(const RunConfig& config, LoadedModel& model) {
+  for (const std::string& path : config.init_adapter)
+    for (const SavedAdapter& saved : open_adapters(path, model)) {
+      const auto own = std::ranges::find_if(
+          model.adapters, [&](const auto& adapter) { return adapter->kind() == saved.kind->name; });
+      if (own == model.adapters.end())
+        fail("{}: holds {}, which this run does not train; see its keys method and attention",
+             saved.where, saved.name);
+      if (!saved.base_fingerprint.empty())
+        check_base(saved.where, saved.base_fingerprint, model.fingerprint(), model.where);
+      (*own)->start_from(*saved.read(*model.decoder), saved.where);
+    }
+}
+
 }  // namespace
 
 void attach_adapters(const RunConfig& config, LoadedModel& model, Rng& rng) {
@@ -71,6 +104,7 @@ void attach_adapters(const RunConfig& config, LoadedModel& model, Rng& rng) {
 
 LoadedModel open_training_model(const RunConfig& config) {
   say_products(config);
+  say_balance(config);
   Rng rng(static_cast<std::uint64_t>(config.seed));
   LoadedModel model =
       config.method == Method::scratch
@@ -85,6 +119,7 @@ LoadedModel open_training_model(const RunConfig& config) {
   model.detach_attention();
   check_positions(config, model);
   attach_adapters(config, model, rng);
+  start_from_adapters(config, model);
   return model;
 }
 

@@ -149,6 +149,8 @@ void RunConfig::validate() const {
   check(method != Method::scratch || base.empty(), "base is set, but scratch trains a new model");
   check(method != Method::scratch || !tokenizer.empty(),
         "tokenizer is empty: scratch needs one (bytes, or a file)");
+  check(method != Method::scratch || init_adapter.empty(),
+        "init_adapter is set, but scratch trains a new model, which no adapter is for");
   check(!out.empty(), "out is empty: name a folder for this run");
   validate_step();
 }

@@ -174,6 +174,7 @@ struct RunConfig {
   Precision precision = Precision::float32;
   bool activation_checkpointing = false;
   std::string base;
+  std::vector<std::string> init_adapter;
   std::string tokenizer;
   std::string out = "out/train";
   std::int64_t steps = 500;
@@ -214,6 +215,9 @@ struct RunConfig {
       "bit-identical results");
     f("base", base,
       "checkpoint to start from: a checkpoint file (.h5), a Hugging Face folder or a GGUF file");
+    f("init_adapter", init_adapter,
+      "adapters to start from, as for --adapter: of focus fit, a run's folder, a PEFT folder; of "
+      "this base and with the same shapes; two where a run trains LoRA beside groups");
     f("tokenizer", tokenizer, "tokenizer: bytes, a file or a folder; empty: the base's own");
     f("out", out, "folder of this run: metrics, resolved config, checkpoints, result");
     f("steps", steps, "optimiser steps; 0: place the keys and train nothing (focus.grouping keys)",

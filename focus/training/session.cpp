@@ -34,8 +34,8 @@ std::vector<Real> weights_of_parts(const std::vector<Batch>& parts) {
 void check_positions(const RunConfig& config, const LoadedModel& model) {
   const Index positions = model.decoder->config().max_position_embeddings;
   if (config.data.context > positions)
-    fail("data.context {} is longer than the {} positions of {}", config.data.context, positions,
-         model.where);
+    fail("data.context {} is longer than the {} positions of {}; set data.context={} or less",
+         config.data.context, positions, model.where, positions);
 }
 
 Session::Session(RunConfig config, LoadedModel model, TrainingData data)
@@ -190,30 +190,51 @@ StepReport Session::step(const WorkProgress& progress) {
   return report;
 }
 
-std::optional<double> Session::validate(const WorkProgress& progress) {
+std::optional<double> Session::validate(const WorkProgress& progress, std::int64_t most) {
   place_keys(progress);
   if (!data_.valid) return std::nullopt;
   const NoGrad guard;
   for (const auto& adapter : model_.adapters) adapter->begin_validation();
   const Index all = data_.valid->num_windows();
-  const Index windows = std::min<Index>(config_.eval_windows, all);
+  const Index windows = std::min<Index>(validation_windows(), most);
+  const bool distils =
+      finished() && config_.has_focus() && config_.focus.objective != Objective::lm;
   // Spread over the text: its first windows alone may all be of one book.
-  std::vector<std::vector<double>> losses;
+  std::vector<std::vector<double>> records;
   for (Index i = 0; i < windows; ++i) {
     if (!ranks_->owns(static_cast<int>(i))) continue;
-    const Batch batch = data_.valid->windows(i * all / windows, 1);
-    // Windows of documents have more tokens that count or fewer, others all as many.
-    const double weight = batch.documents.empty() ? 1 : static_cast<double>(count_targets(batch));
-    losses.push_back(
-        {weight * static_cast<double>(batch_loss(*model_.decoder, batch).value()[0]), weight});
-    if (progress) progress("validate", static_cast<double>(i + 1) / static_cast<double>(windows));
+    if (progress) progress("validate", static_cast<double>(i) / static_cast<double>(windows));
+    records.push_back(validation_record(data_.valid->windows(i * all / windows, 1), distils));
   }
-  double nats = 0, weights = 0;
-  for (const auto& loss : gather_parts(*ranks_, static_cast<int>(windows), losses)) {
-    nats += loss[0];
-    weights += loss[1];
+  if (progress) progress("validate", 1);
+  std::vector<double> sums(5);
+  for (const auto& record : gather_parts(*ranks_, static_cast<int>(windows), records))
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += record[i];
+  validated_ = {};
+  if (sums[3] > 0) validated_.pairs_attended = sums[2] / sums[3];
+  if (distils) validated_.kl = sums[4] / sums[1];
+  return sums[0] / sums[1];
+}
+
+std::vector<double> Session::validation_record(const Batch& batch, bool distils) {
+  Decoder& decoder = *model_.decoder;
+  // Windows of documents have more tokens that count or fewer, others all as many.
+  const double weight = batch.documents.empty() ? 1 : static_cast<double>(count_targets(batch));
+  for (const auto& adapter : model_.adapters) adapter->start_counting();
+  const Variable hidden = decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch));
+  PairCounts pairs;
+  for (const auto& adapter : model_.adapters) {
+    adapter->stop_counting();
+    pairs += adapter->counts().pairs;
   }
-  return nats / weights;
+  const auto loss = static_cast<double>(decoder.cross_entropy(hidden, batch.targets()).value()[0]);
+  double kl = 0;
+  if (distils) {
+    const Tensor dense = dense_hidden_states(decoder, batch);
+    kl = static_cast<double>(decoder.kl_divergence(hidden, dense).value()[0]);
+  }
+  return {weight * loss, weight, static_cast<double>(pairs.attended),
+          static_cast<double>(pairs.all), weight * kl};
 }
 
 Index Session::count_trainable() const {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,9 +70,23 @@ class Session {
   /// The next step. Throws std::runtime_error naming it where a loss or a gradient is not finite;
   /// no parameter has been changed then.
   StepReport step(const WorkProgress& progress = {});
+  /// Fits groups of keys whose step has come (focus.keys.fit_step).
+  void place_keys(const WorkProgress& progress = {});
   /// The mean loss of config().eval_windows windows, in nats per token; nothing where there is no
-  /// validation text. Places groups of keys whose step has come, as step() does.
-  std::optional<double> validate(const WorkProgress& progress = {});
+  /// validation text. Places groups of keys whose step has come, as step() does. Of fewer windows
+  /// where they are more than `most`.
+  std::optional<double> validate(const WorkProgress& progress = {},
+                                 std::int64_t most = std::numeric_limits<std::int64_t>::max());
+  /// Windows of a validation; 0 without text.
+  Index validation_windows() const {
+    return data_.valid ? std::min<Index>(config_.eval_windows, data_.valid->num_windows()) : 0;
+  }
+  /// What the last validation computed beside the loss.
+  struct Validated {
+    std::optional<double> pairs_attended = {};  // share of the causal pairs, where counted
+    std::optional<double> kl = {};  // KL(dense || trained) of a finished run that distils, in nats
+  };
+  const Validated& validated() const { return validated_; }
 
   /// The phase of the last step done; that of the first step before it.
   const TrainingPhase& phase() const { return phase_; }
@@ -94,12 +110,14 @@ class Session {
 
  private:
   NamedParameters trainable();
-  /// Fits groups of keys whose step has come (focus.keys.fit_step).
-  void place_keys(const WorkProgress& progress);
+  /// Returns a window's loss, weight, attended pairs, causal pairs and KL; loss and KL are
+  /// multiplied by the weight.
+  std::vector<double> validation_record(const Batch& batch, bool distils);
   /// The loss of focus.objective.
   Variable loss_of(const Batch& batch, const ForwardContext& context);
   StepInfo place_of(std::int64_t step) const {
-    return {.step = step, .first_phase = config_.phase_at(step).first == 0};
+    const TrainingPhase phase = config_.phase_at(step);
+    return {.step = step, .first_phase = phase.first == 0, .steps = phase.steps};
   }
 
   RunConfig config_;
@@ -109,6 +127,7 @@ class Session {
   bool trains_base_ = false;
   std::unique_ptr<AdamW> adamw_;
   std::int64_t steps_ = 0;
+  Validated validated_;
   Ranks* ranks_ = &one_process();
 };
 

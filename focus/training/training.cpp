@@ -151,6 +151,7 @@ class TrainingLoop {
     while (!session_.finished() && !stop) stop = step();
     result_.step = session_.steps();
     result_.finished = session_.finished();
+    result_.validated = session_.validated();
     result_.trainable = session_.count_trainable();
     result_.tokens = config_.steps * config_.tokens_per_step();
     result_.peak_bytes = static_cast<std::int64_t>(peak_resident_bytes());

@@ -47,6 +47,7 @@ struct TrainingResult {
   std::string checkpoint = {};  // of a run in a folder: the newest
   // In nats per token, before the first step and last; without validation text neither is there.
   std::optional<double> valid_loss_start = {}, valid_loss = {};
+  Session::Validated validated = {};        // by the last validation
   std::int64_t tokens = 0, peak_bytes = 0;  // of the whole run; of this process's resident memory
   double tokens_per_second = 0;             // of a run in a folder: the median of its log lines
 
@@ -54,6 +55,8 @@ struct TrainingResult {
     FOCUS_MEMBERS(f, finished, step, trainable, artifact);
     f.maybe("valid_loss_start", valid_loss_start);
     f.maybe("valid_loss", valid_loss);
+    f.maybe("pairs_attended", validated.pairs_attended);
+    f.maybe("kl", validated.kl);
     FOCUS_MEMBERS(f, peak_bytes, tokens_per_second, tokens);
   }
 };
@@ -114,15 +117,15 @@ struct DryRun {
                     tokens_per_second);
     }
   };
-  std::vector<Phase> phases = {};             // in their order
-  std::int64_t tokens = 0, train_tokens = 0;  // of the whole run; that there are
-  double seconds = 0;                         // of the whole run
+  std::vector<Phase> phases = {};                               // in their order
+  std::int64_t tokens = 0, train_tokens = 0;                    // of the whole run; that there are
+  double seconds = 0, fit_seconds = 0, validation_seconds = 0;  // of the whole run; of its parts
 
   void visit(auto&& f) {
     Phase last = phases.back();
     last.steps.reset();
     last.visit(f);
-    FOCUS_MEMBERS(f, tokens, train_tokens, seconds);
+    FOCUS_MEMBERS(f, tokens, train_tokens, seconds, fit_seconds, validation_seconds);
     if (phases.size() > 1) f("phases", phases);
   }
 };

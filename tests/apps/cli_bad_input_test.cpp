@@ -249,10 +249,46 @@ TEST(CliBadInput, UnknownCommandsAndOptionsAreUsageErrors) {
             "generate --help\n"},
            {"train lora.rank=4",
             "focus train: override lora.rank=4: lora.rank: unknown key; did you mean lora.r?\n"},
+           {"train --num-groups 4",
+            "focus train: unknown option --num-groups; keys of the config are given as "
+            "focus.num_groups=VALUE\n"},
+           {"train --lr=1",
+            "focus train: unknown option --lr; keys of the config are given as optim.lr=VALUE\n"},
+           {"train steps = 4",
+            "focus train: steps =: expected key=value; write steps=VALUE without blanks\n"},
+           {"train some.gguf",
+            "focus train: some.gguf: expected a config (YAML), got a model; name it as "
+            "base=some.gguf\n"},
+           {"train some.txt",
+            "focus train: some.txt: expected a config (YAML), got a text; name it as "
+            "data.train=some.txt\n"},
+           {"speed --lengths 128,1k",
+            "focus speed: --lengths: expected a whole number, got 128,1k\n"},
+           {"generate x --prompt y --temperature hot",
+            "focus generate: --temperature: expected a number, got hot\n"},
+           {"leak-test {base} --attention hrd:2",
+            "focus leak-test: --attention: unknown attention \"hrd\"; did you mean hard?\n"},
            {"train --frobnicate",
             "focus train: unknown option --frobnicate; see focus train --help\n"},
-           {"fit", "focus fit: base is required; see focus fit --help\n"}})
-    EXPECT_EQ(cli().run(words(command)).err, line);
+           {"fit", "focus fit: base is required; see focus fit --help\n"},
+           {"generate x hi",
+            "focus generate: hi belongs to no option; did you mean --prompt hi?\n"},
+           {"generate x --prompt hi there",
+            "focus generate: there belongs to no option; see focus generate --help\n"},
+           {"tokenizer decode x ids",
+            "focus tokenizer: ids belongs to no option; see focus tokenizer --help\n"},
+           {"import x y.h5", "focus import: y.h5 belongs to no option; did you mean --out y.h5?\n"},
+           {"export x OUT", "focus export: OUT belongs to no option; did you mean --out OUT?\n"},
+           {"info x y", "focus info: y belongs to no option; see focus info --help\n"}})
+    EXPECT_EQ(cli().run(words(command)).err, line) << command;
+  for (const char* command : {"fit x {valid}", "fit x --out y.h5 {valid}", "eval x {valid}",
+                              "groups x {valid} --adapter y", "tokenizer encode x {valid}"})
+    expect_parts(cli().run(words(command)).err,
+                 {cli().valid_text() + " belongs to no option; did you mean --text " +
+                  cli().valid_text() + "?\n"});
+  for (const char* command : {"generate x {keys}", "generate x --prompt y -- {keys}",
+                              "merge x {keys}", "leak-test x {keys}"})
+    expect_parts(cli().run(words(command)).err, {"did you mean --adapter " + cli().keys() + "?\n"});
   for (const char* command :
        {"import", "train", "eval", "generate", "info", "leak-test", "report", "corpus"})
     EXPECT_EQ(cli().run({command, "--help"}).status, 0) << command;

@@ -274,6 +274,27 @@ TEST(CliKeys, LoraBesideThemIsReadBackWithBoth) {
   EXPECT_EQ(info.at("focus_grouping"), "keys");
 }
 
+TEST(CliKeys, TrainingStartsFromThoseOfAFit) {
+  const std::string out = cli().fresh("run"), both = cli().fresh("both");
+  const Words from = keys_run({"focus.num_groups=4", "focus.local_window=4"});
+  const ProcessResult placed =
+      cli().must_run(cli().retrofit(from + words("init_adapter={keys} steps=0 out={}", out)));
+  expect_parts(placed.err, {"density ", "next: focus eval"});
+  const StoreReader fitted(cli().keys()), kept(out + "/focus.h5");
+  for (const std::string layer : {"/focus/layer_000/", "/focus/layer_001/"})
+    for (const std::string name : {"centroids", "bias", "beta", "temperature", "spread", "needs"})
+      EXPECT_TRUE(same_bits(fitted.tensor(layer + name), kept.tensor(layer + name)));
+  EXPECT_EQ(kept.int_attribute("/focus", "fitted_context"), 64);
+  // Beside a LoRA, both from one file, and from two.
+  const std::string again = cli().fresh("again"), lora = "method=lora attention=focus lora.r=2";
+  cli().must_run(cli().retrofit(from + words(lora + " init_adapter={keys} out={}", both)));
+  cli().must_run(
+      cli().retrofit(from + words(lora + " init_adapter={} steps=1 out={}", both, again)));
+  EXPECT_EQ(metrics_of(again).front().at("valid_loss"), metrics_of(both).back().at("valid_loss"));
+  cli().must_run(cli().retrofit(
+      from + words(lora + " init_adapter=[{keys},{lora}] steps=1 out={} --overwrite", again)));
+}
+
 TEST(CliKeys, SpeedKnowsThem) {
   const auto row = cli()
                        .figures(

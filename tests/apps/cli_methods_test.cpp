@@ -188,6 +188,48 @@ TEST(CliLora, MergedModelScoresAsTheAdapterDid) {
   EXPECT_EQ(cli().perplexity(Words{merged} + text), figures.at("perplexity_merged"));
 }
 
+TEST(CliLora, ARunStartsWhereAnotherEnded) {
+  for (const std::string& keys : {std::string("method=lora lora.r=2"), std::string("seed=3")}) {
+    const std::string first = cli().fresh("first"), second = cli().fresh("second");
+    cli().must_run(cli().retrofit(words(keys + " out={}", first)));
+    cli().must_run(cli().retrofit(words(keys + " out={} init_adapter={} steps=2", second, first)));
+    EXPECT_EQ(metrics_of(second).front().at("valid_loss"),
+              metrics_of(first).back().at("valid_loss"));
+    EXPECT_NE(metrics_of(second).back().at("valid_loss"),
+              metrics_of(first).back().at("valid_loss"));
+    // From PEFT's files, or the exchange form.
+    const std::string form = cli().fresh("form"), third = cli().fresh("third");
+    if (fs::exists(first + "/lora.h5")) {
+      fs::create_directory(form);
+      for (const std::string name : {"/adapter_config.json", "/adapter_model.safetensors"})
+        fs::copy_file(first + name, form + name);
+    } else {
+      cli().must_run(words("export {}/focus.h5 --out {}", first, form));
+    }
+    cli().must_run(cli().retrofit(words(keys + " out={} init_adapter={} steps=2", third, form)));
+    EXPECT_EQ(metrics_of(third), metrics_of(second));
+  }
+}
+
+TEST(CliLora, AnAdapterThatARunCannotStartFromIsRefused) {
+  const auto refused = [](const Words& keys, const std::vector<std::string>& parts) {
+    expect_refused(cli().retrofit(keys + words("out={}", cli().fresh("refused"))), parts);
+  };
+  const Words lora = "method=lora init_adapter={lora}";
+  refused(lora, {cli().lora(), "rank 2", "this run 8", "set lora.r=2"});
+  refused(lora + "lora.r=2 lora.alpha=32", {"adds 8 B A, but this run 16", "lora.alpha=16"});
+  refused(lora + "lora.r=2 lora.target_modules=[q_proj]", {cli().lora(), "does not belong"});
+  refused("init_adapter={lora}", {cli().lora(), "holds LoRA, which this run does not train"});
+  refused("init_adapter={adapter} focus.num_groups=5",
+          {cli().adapter(), "focus.num_groups 3, but this run 5", "set focus.num_groups=3"});
+  refused("init_adapter={adapter} focus.tokens.routing_dim=4", {"set focus.tokens.routing_dim=8"});
+  refused("init_adapter={keys}", {cli().keys(), "set focus.grouping=keys"});
+  refused("init_adapter=nowhere", {"nowhere: no such file or folder; an adapter is"});
+  refused("base={other} init_adapter={adapter}", {"use the base it was trained on"});
+  expect_refused(cli().scratch("attention=focus init_adapter={adapter}"),
+                 {"init_adapter", "scratch"});
+}
+
 TEST(CliLora, RefusalsNameWhatIsWrongAndWriteNothing) {
   const std::string out = cli().fresh("refused"), folder = trained_lora();
   const auto refused = [&](const Words& command, const std::string& part) {

@@ -230,6 +230,17 @@ TEST(CliTrain, AFinishedRunGoesOnWithMoreSteps) {
   expect_parts(read_text(out + "/config.yaml"), {"steps: 11\n"});
 }
 
+TEST(CliTrain, StepsWithoutTheBalanceOfTheResultAreNoticed) {
+  const auto notices = [](const Words& keys) {
+    return cli().must_run(cli().retrofit(keys + words("out={}", cli().fresh("run")))).err;
+  };
+  const std::string part = "focus.tokens.sequence_steps 8 is not below steps 8: no step trains";
+  expect_parts(notices("focus.tokens.sequence_steps=8"), {part});
+  for (const Words keys : {"seed=2", "focus.tokens.sequence_steps=7",
+                           "focus.tokens.sequence_steps=8 focus.tokens.balance=sequence"})
+    EXPECT_FALSE(contains(notices(keys), "sequence_steps"));
+}
+
 TEST(CliTrain, EpochsSayTheNumberOfSteps) {
   const std::string out = cli().fresh("run");
   const auto dry = [&](const std::string& epochs) {
@@ -325,6 +336,18 @@ TEST(CliTrain, DryRunCountsAndWritesNothing) {
   EXPECT_EQ(scratch.at("trainable"), info.at("parameters"));
   EXPECT_EQ(scratch.at("frozen"), 0);
   EXPECT_FALSE(fs::exists(out));
+  // The lines' parts add up to their sums, to the last digit.
+  double memory = 0, sum = -1;
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("memory: total"))
+      sum = std::stod(line.substr(22));
+    else if (line.starts_with("memory: "))
+      memory += std::stod(line.substr(22));
+  EXPECT_NEAR(memory, sum, 1e-6) << result.out;
+  expect_parts(result.out, {"time: steps  ", "time: validations  ", "time of the run  "});
+  EXPECT_GT(figures.at("validation_seconds"), 0.0);
+  EXPECT_GT(figures.at("seconds"), figures.at("validation_seconds"));
   // Nor is a run that is there touched.
   cli().must_run(cli().retrofit({"out=" + out, "--stop-at", "3"}));
   const auto before = snapshot(out);

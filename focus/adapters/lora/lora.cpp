@@ -154,6 +154,18 @@ void LoraModel::write(StoreWriter& store, const std::string& base_fingerprint) {
 
 void LoraModel::restore(const StoreReader& store) { load(*store.source("/lora/tensors")); }
 
+void LoraModel::start_from(Adapter& other, const std::string& where) {
+  const auto& from = dynamic_cast<LoraModel&>(other);
+  if (from.config_.r != config_.r)
+    fail("{}: has rank {}, but this run {}; set lora.r={}", where, from.config_.r, config_.r,
+         from.config_.r);
+  if (from.config_.scaling() != config_.scaling())
+    fail("{}: adds {} B A, but this run {} B A; set lora.alpha={} lora.rslora={}", where,
+         from.config_.scaling(), config_.scaling(), from.config_.alpha, from.config_.rslora);
+  const Tensors tensors = from.tensors();
+  load(std::map<std::string, Tensor>(tensors.begin(), tensors.end()), where);
+}
+
 AdapterKind lora_kind() {
   return {.name = "lora",
           .help = "low-rank adapters",

@@ -84,6 +84,7 @@ class LoraModel : public Adapter {
   /// Settings, matrices under their PEFT names and the base's fingerprint in /lora.
   void write(StoreWriter& store, const std::string& base_fingerprint) override;
   void restore(const StoreReader& store) override;
+  void start_from(Adapter& other, const std::string& where) override;
 
   /// Name and tensor of every parameter as in PEFT's adapter_model.safetensors. `select` says what
   /// of a parameter is meant: its value, its gradient.

@@ -102,6 +102,7 @@ class PlanReader {
   ComparePlan read(const std::string& text) {
     CompareText parts;
     const ConfigNode root = parse_config_yaml(text, problems_);
+    if (!problems_.empty() && root.entries.empty()) tell();  // nothing was read
     if (root.kind != ConfigNode::Kind::kMap)
       problems_.push_back({root.line, "expected lines of `key: value`"});
     read_config_map(config_fields(parts), root, problems_);

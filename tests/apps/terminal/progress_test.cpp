@@ -91,6 +91,13 @@ TEST(Progress, AnInnerOneLeavesNothingAtItsEnd) {
       << output_of(options, two_steps);
 }
 
+TEST(Progress, ShowsOnATerminalThatWorkHasBegun) {
+  const auto nothing = [](Progress&, double&) {};
+  const ProgressOptions options{.label = "reading x", .inner = true, .terminal = true};
+  EXPECT_EQ(output_of(options, nothing), "\rreading x\x1b[K\r\x1b[K");
+  EXPECT_EQ(output_of({.label = "reading x", .inner = true, .terminal = false}, nothing), "");
+}
+
 TEST(Progress, RedrawsOneLineAtMostTenTimesASecond) {
   const std::string text = output_of({.label = "t", .total_steps = 1000, .terminal = true},
                                      [](Progress& progress, double& now) {

@@ -121,6 +121,30 @@ TEST(KeysSession, KlIsZeroWhereAllGroupsAreRead) {
   EXPECT_NEAR(session.step().result.loss, 0, 1e-5);
 }
 
+TEST(KeysSession, TheLastValidationSaysDensityAndKl) {
+  RunConfig config = keys_run();
+  config.steps = 1;
+  const auto validated = [&](Objective objective, Index selected) {
+    config.focus.objective = objective;
+    config.focus.summary.num_selected_groups = selected;
+    Session session = tiny_session(config);
+    session.validate();
+    EXPECT_FALSE(session.validated().kl.has_value()) << "only at the end";
+    session.step();
+    session.validate();
+    return session.validated();
+  };
+  const int all = config.focus.num_groups;
+  const Session::Validated sparse = validated(Objective::logit_distillation, 1);
+  EXPECT_GT(sparse.pairs_attended.value(), 0.1);
+  EXPECT_LT(sparse.pairs_attended.value(), 0.99);
+  EXPECT_GT(sparse.kl.value(), 1e-6);
+  const Session::Validated full = validated(Objective::layer_distillation, all);
+  EXPECT_GE(full.pairs_attended.value(), 0.999);
+  EXPECT_NEAR(full.kl.value(), 0, 1e-5);
+  EXPECT_FALSE(validated(Objective::lm, 1).kl.has_value());
+}
+
 TEST(KeysSession, NoObjectiveTouchesTheBase) {
   for (const Objective objective :
        {Objective::lm, Objective::logit_distillation, Objective::layer_distillation}) {

@@ -117,6 +117,25 @@ TEST(Training, StopsWhereItIsAskedAndGoesOnInItsFolder) {
   EXPECT_TRUE(changed(parameters_of(whole), parameters_of(again)).empty());
 }
 
+TEST(Session, AFifthOfTheStepsTrainWithTheBalanceOfTheResult) {
+  const auto steps_with = [](RunConfig config, std::optional<std::int64_t> steps) {
+    config.focus.tokens().sequence_steps = steps;
+    Session session = tiny_session(config);
+    std::int64_t count = 0;
+    for (std::int64_t step = 0; step < config.steps; ++step)
+      count += session.mode_at(step).balance == Balance::sequence;
+    return count;
+  };
+  RunConfig config = tiny_run();
+  config.steps = 60;
+  EXPECT_EQ(steps_with(config, std::nullopt), 48);
+  EXPECT_EQ(steps_with(config, 7), 7);
+  config = tiny_run(Method::two_phase);
+  config.steps = 60;
+  config.two_phase.phase1_steps = 30;
+  EXPECT_EQ(steps_with(config, std::nullopt), 24);
+}
+
 TEST(Training, DryRunSaysWhatMemoryARunTakes) {
   const auto expect_near = [](RunConfig config) {
     SCOPED_TRACE(testing::Message()
