@@ -329,13 +329,7 @@ LoadedModel ModelOptions::load(WeightUse use) const {
   const Progress reading({.label = "reading " + base, .inner = true});
   LoadedModel model = load_model(base, tokenizer, precision, use);
   model.bos = bos;
-  std::size_t loaded = 0;
-  for (const std::string& path : split_adapters(adapter)) {
-    const std::size_t before = model.adapters.size();
-    load_adapter(path, model);
-    if (++loaded > 1 && model.adapters.size() <= before)
-      fail("{}: two attentions; a model has one of them, and LoRA adapters beside it", adapter);
-  }
+  load_adapters(split_adapters(adapter), model);
   if (!tokenizer.empty()) model.adapter_chat.reset();  // the user has chosen
   return model;
 }

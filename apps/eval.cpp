@@ -78,7 +78,7 @@ void refuse_short(const std::vector<EvalText>& texts, const EvalArguments& o) {
 /// Prints a table of the rows, and of long-range tokens where these are asked for.
 TextEvaluation evaluate_texts(LoadedModel& model, const EvalArguments& o) {
   const EvalSettings settings = o.settings.for_model(model);
-  const std::vector<EvalText> texts = read_texts(model, o.paths, settings);
+  const std::vector<EvalText> texts = read_texts(model, Texts::of_files(o.paths), settings);
   refuse_short(texts, o);
   std::optional<LoadedModel> reference = o.options.load_reference(o.reference);
   if (reference) require_comparable(*reference, model);  // before hours of rows

@@ -11,39 +11,6 @@
 namespace focus::app {
 namespace {
 
-/// Settings of groups of keys, and how they are fitted.
-struct FitOptions {
-  FocusConfig focus = {};
-  Index context = 0;
-  std::int64_t seed = 1;
-
-  FitOptions() {
-    focus.grouping.name = "keys";
-    focus.training = Training::summary;
-    focus.num_groups = 32;
-    focus.local_window = 32;
-  }
-
-  template <class F>
-  void visit(F&& f) {
-    f("num_groups", focus.num_groups, "K, groups per key head", {1, kMaxKeyGroups});
-    f("num_selected_groups", focus.summary.num_selected_groups,
-      "m, groups that a query reads exactly, on average over heads; --attention summary:M "
-      "overrides it",
-      {0, kMaxKeyGroups});
-    f("local_window", focus.local_window,
-      "w, positions before a query's block that are always read", {0, 1 << 27});
-    f("block", focus.summary.block, "queries that share the distant tokens", {1, 1 << 20});
-    f("sinks", focus.summary.sinks, "first tokens (attention sinks), always read", {0, kMaxSinks});
-    f("tokens", focus.keys().fit_tokens, "tokens on which the centroids are fitted", {64, 1 << 24});
-    f("context", context,
-      "tokens per window: the longest that will be used, because keys encode positions; 0: 2048, "
-      "or the positions of the model or tokens of the text if fewer",
-      {0, 1 << 22});
-    f("seed", seed, "seed of the initial keys of k-means", {0, 1e18});
-  }
-};
-
 /// Counts over some thousands of tokens from all parts of the text.
 void count_groups(LoadedModel& model, const Batches& batches) {
   constexpr Index kTokens = 4096;
@@ -72,7 +39,7 @@ void print_groups(const AttentionCounts& counts) {
 
 int run_fit(Arguments arguments) {
   ModelOptions options;
-  FitOptions settings;
+  FitSettings settings;
   std::vector<std::string> paths;
   std::string out, separator;
   bool overwrite = false;
@@ -97,13 +64,8 @@ int run_fit(Arguments arguments) {
       settings.context > positions)
     fail("--context {}: {} has {} positions", settings.context, options.base, positions);
   const double start = now();
-  const Batches batches = fit_windows(model, paths, separator, settings.context);
-  model.detach_attention();
-  Rng rng(static_cast<std::uint64_t>(settings.seed));
-  auto made =
-      std::make_unique<FocusModel>(settings.focus, FocusShape::of(model.decoder->config()), rng);
-  FocusModel& focus = *made;
-  model.attach(std::move(made));
+  const Batches batches = fit_windows(model, Texts::of_files(paths), separator, settings.context);
+  FocusModel& focus = attach_groups(model, settings);
   Progress progress({.label = "fit", .total_steps = 1000});
   focus.start_counting();
   fit_focus(*model.decoder, focus, batches, settings.focus.keys().fit_tokens,
@@ -113,9 +75,7 @@ int run_fit(Arguments arguments) {
   // Where heads' needs were measured, groups have been in use.
   if (focus.counts().layers.front().tokens == 0) count_groups(model, batches);
   focus.stop_counting();
-  StoreWriter store(out, "adapter");
-  focus.write(store, model.fingerprint());
-  store.commit();
+  write_adapter(out, focus, model);
   fmt::print(
       "{}: {} groups for each of {} key heads in {} layers, fitted on {} tokens in {:.1f} s\n", out,
       settings.focus.num_groups, focus.shape().kv_heads, focus.shape().num_layers,

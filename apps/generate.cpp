@@ -4,15 +4,13 @@
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/chat/chat_template.h"
-#include "data/files/input_file.h"
 #include "data/files/notice.h"
 #include "data/text/text.h"
-#include "focus/models/generation.h"
+#include "focus/training/tasks.h"
 
 namespace focus::app {
 namespace {
 
-using Ids = std::vector<std::int32_t>;
 using Json = nlohmann::ordered_json;
 
 struct GenerateArguments {
@@ -37,33 +35,15 @@ Json conversation(const GenerateArguments& o, const std::string& prompt) {
   return messages;
 }
 
-ChatTemplate template_of(const GenerateArguments& o, const LoadedModel& model) {
-  const std::filesystem::path path = o.chat_template;
-  if (path.extension() == ".jinja" || is_regular_file(path))
-    return ChatTemplate(read_file(path), o.chat_template);
-  return find_chat_template(model.chat_files(), o.chat_template, model.chat_where());
-}
-
 /// The text that the model continues; with --chat the conversation through its chat template, up to
 /// where the assistant's turn begins.
 std::string prompt_text(const GenerateArguments& o, const LoadedModel& model) {
   const std::string text = o.prompt_file.empty() ? o.prompt : read_prompt_file(o.prompt_file);
   if (!o.chat) return text;
   ChatVariables variables;
-  variables.special_tokens = chat_special_tokens(model.chat_files(), model.chat_where());
   if (!o.tools.empty()) variables.tools = parse_tools(read_prompt_file(o.tools), o.tools);
   for (const std::string& word : o.template_values) variables.take_word(word, "--template");
-  return template_of(o, model).render(conversation(o, text), variables);
-}
-
-/// The tokens of `text`. A chat template writes all special tokens itself: none is put before it.
-Ids prompt_ids(const GenerateArguments& options, const LoadedModel& model,
-               const std::string& text) {
-  if (text.empty()) fail("the prompt is empty; give it some text to continue");
-  Ids ids = options.chat ? model.require_tokenizer().encode(text) : model.prompt_ids(text);
-  model.require_ids(ids, "the prompt");
-  if (ids.empty()) fail("the prompt has no tokens; give it some text to continue");
-  return ids;
+  return chat_prompt(model, conversation(o, text), variables, o.chat_template);
 }
 
 /// Takes from the model's generation_config.json what no flag says.
@@ -77,63 +57,52 @@ void tell_defaults(GenerateArguments& o, const LoadedModel& model) {
            fmt::join(config.not_applied, ", "));
 }
 
-void write_now(const std::string& text) {
+bool write_now(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
+  return true;
 }
 
-int run_generation(const GenerateArguments& options, LoadedModel& model,
-                   const AttentionSpec& spec) {
+int run_generation(const GenerateArguments& options, LoadedModel& model) {
   const std::string text = prompt_text(options, model);
   if (options.show_prompt) {
     write_now(text);
     return 0;
   }
-  const Ids prompt = prompt_ids(options, model, text);
-  const Index positions = model.decoder->config().max_position_embeddings;
-  const auto prompt_tokens = static_cast<Index>(prompt.size());
-  if (prompt_tokens > positions)
-    fail("the prompt has {} tokens, but {} has {} positions; shorten it", prompt_tokens,
-         options.model.base, positions);
-  const ActiveAttention active(model, spec);
-  if (!active.causal())
-    fail(
-        "{}: with {} attention depends on later tokens, so it cannot generate; use --attention "
-        "dense",
-        options.model.base, active.name());
-  if (const std::string notice = fit_notice(model, prompt_tokens);
-      !notice.empty() && spec.kind != AttentionKind::dense)
-    fmt::print(stderr, "{}\n", notice);
-  // A mechanism of the table has no cache: it computes everything again with every token.
-  const CacheDtype dtype = cache_dtype(options.cache, options.model.precision);
-  const bool cached = !options.no_cache && active.mechanism() == nullptr;
-  Generator generator(*model.decoder, model.focus(), active.mode(),
-                      cached ? std::optional(dtype) : std::nullopt);
-  const Generated done = generate(model, generator, prompt, options.generation, write_now);
+  if (text.empty()) fail("the prompt is empty; give it some text to continue");
+  const GeneratedText done =
+      generate(model, options.chat ? chat_ids(model, text) : model.prompt_ids(text),
+               {.attention = options.attention,
+                .generation = options.generation,
+                .cache_dtype = cache_dtype(options.cache, options.model.precision),
+                .cached = !options.no_cache},
+               write_now);
   write_now("\n");
 
   if (done.stop == "positions")
-    fmt::print(stderr, "stopped: the model has no more than {} positions\n", positions);
+    fmt::print(stderr, "stopped: the model has no more than {} positions\n",
+               model.decoder->config().max_position_embeddings);
   fmt::print(stderr, "prompt {} tokens, {:.1f} tok/s; {} new tokens, {:.1f} tok/s ({})\n",
-             prompt_tokens, done.prefill_rate, done.ids.size(), done.decode_rate, done.stop);
-  fmt::print(stderr, "attention {}, {}, ", active.title(), name_of(options.model.precision));
+             done.prompt_tokens, done.prefill_rate, done.ids.size(), done.decode_rate, done.stop);
+  fmt::print(stderr, "attention {}, {}, ", done.attention.title(),
+             name_of(options.model.precision));
   Json share, bytes, dtype_name;
-  if (const RoutedCache* cache = generator.cache()) {
-    share = cache->share_read();
-    bytes = cache->bytes();
-    dtype_name = name_of(dtype);
-    fmt::print(stderr, "{:.1f}% of the cached keys read, {} cache {}\n", 100 * cache->share_read(),
-               name_of(dtype), format_bytes(static_cast<double>(cache->bytes())));
+  if (done.cache_dtype) {
+    share = *done.keys_read;
+    bytes = *done.cache_bytes;
+    dtype_name = name_of(*done.cache_dtype);
+    fmt::print(stderr, "{:.1f}% of the cached keys read, {} cache {}\n", 100 * *done.keys_read,
+               name_of(*done.cache_dtype), format_bytes(static_cast<double>(*done.cache_bytes)));
   } else {
     fmt::print(stderr, "no cache\n");
   }
   write_json(options.json, {{"model", options.model.base},
                             {"adapter", options.model.adapter},
-                            {"attention", active.name()},
-                            {"routing", active.label().routing_text()},
+                            {"attention", done.attention.name},
+                            {"routing", done.attention.routing_text()},
                             {"precision", name_of(options.model.precision)},
                             {"prompt", options.chat ? Json(text) : nullptr},
-                            {"prompt_tokens", prompt_tokens},
+                            {"prompt_tokens", done.prompt_tokens},
                             {"new_tokens", done.ids.size()},
                             {"ids", done.ids},
                             {"text", done.text},
@@ -229,7 +198,8 @@ int run_generate(Arguments arguments) {
             .repetition_penalty = app.count("--repetition-penalty") > 0};
   LoadedModel model = o.model.load();
   tell_defaults(o, model);
-  return run_generation(o, model, attention_to_generate(o.attention, model, "--attention"));
+  attention_to_generate(o.attention, model, "--attention");  // errors name the option
+  return run_generation(o, model);
 }
 
 }  // namespace focus::app

@@ -20,7 +20,7 @@ GroupsReport described(const CLI::App& app, GroupsArguments& o) {
   take_fitted_context(app, model, o.settings);
   const EvalSettings settings = o.settings.for_model(model);
   const TextWindows text =
-      windows_for(model, read_texts(model, o.texts, settings), settings.context);
+      windows_for(model, read_texts(model, Texts::of_files(o.texts), settings), settings.context);
   if (!o.against.empty()) check_other_groups(model, o.against);
   for (const std::string& path : o.checkpoints) check_other_groups(model, path);
   GroupsReport report = describe_groups(model, text, settings.context, share_bar("groups"));

@@ -77,7 +77,7 @@ int run_merge(Arguments arguments) {
          adapter);
   settings = settings.for_model(model);
   std::vector<EvalText> texts;
-  if (!paths.empty()) texts = read_texts(model, paths, settings);
+  if (!paths.empty()) texts = read_texts(model, Texts::of_files(paths), settings);
 
   const DenseFigures before = dense_figures(model, texts, settings, "logits with the adapter");
   model.lora()->merge();

@@ -1,9 +1,11 @@
 #pragma once
 
-// All that a program needs which loads a model, composes Focus onto it, trains, scores and
-// generates. Who wants less includes the parts.
+// All that a program needs which opens a model, composes Focus onto it, trains, scores and
+// generates; tasks.h has the calls to begin with. Who wants less includes the parts.
 #include "autograd/base/check.h"
 #include "autograd/ops.h"
+#include "data/chat/chat_template.h"
+#include "data/text/text.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokens/batches.h"
 #include "focus/adapter.h"
@@ -14,8 +16,11 @@
 #include "focus/generation/sampling.h"
 #include "focus/method/config.h"
 #include "focus/method/focus_model.h"
+#include "focus/models/generation.h"
 #include "focus/models/model_files.h"
+#include "focus/training/fit.h"
 #include "focus/training/session.h"
+#include "focus/training/tasks.h"
 #include "focus/training/training.h"
 #include "focus/version.h"
 #include "layers/decoder.h"

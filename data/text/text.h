@@ -10,6 +10,17 @@
 
 namespace focus {
 
+/// Texts: files (.txt, .jsonl, packed ones too) and folders of them, and such as are in memory, of
+/// which each is a document, or several where a separator is set.
+struct Texts {
+  std::vector<std::filesystem::path> files = {};
+  std::vector<std::string> documents = {};
+
+  static Texts of_files(const std::vector<std::string>& names) {
+    return {.files = {names.begin(), names.end()}};
+  }
+};
+
 /// The text of a file, unpacked where its first bytes say that it is packed (unpack.h). Throws
 /// std::runtime_error where it cannot be read, is damaged, cut short, or empty, is plainly no
 /// text (see require_text), or unpacks to what no text does: more than 256 MB and 1000 times its

@@ -11,6 +11,7 @@
 
 #include "data/chat/jinja/budget.h"
 #include "data/text/examples.h"
+#include "data/text/text.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_config.h"
 #include "data/tokens/token_file.h"
@@ -99,5 +100,8 @@ struct TokenizeOptions {
 /// tokens.
 TokenFile tokenize_cached(std::span<const std::filesystem::path> paths, const Tokenizer& tokenizer,
                           const TokenizeOptions& options);
+/// The same of texts of which some are in memory: these follow the files, and nothing is kept.
+TokenFile tokenize_texts(const Texts& texts, const Tokenizer& tokenizer,
+                         const TokenizeOptions& options);
 
 }  // namespace focus

@@ -84,18 +84,14 @@ int main(int argc, char** argv) try {
   focus::FocusConfig config;  // what the section `focus` of a config says
   focus::read_config_text("grouping: hash\nnum_groups: 8\nlocal_window: 16\nhash: {seed: 7}",
                           "new_grouping", {}, config);
-  focus::LoadedModel model = focus::load_model(argv[1]);
+  focus::LoadedModel model = focus::open(argv[1]);
   focus::Rng rng(1);
   model.attach(std::make_unique<focus::FocusModel>(
       config, focus::FocusShape::of(model.decoder->config()), rng));
 
-  focus::EvalSettings settings;
-  settings.context = 128;
-  settings = settings.for_model(model);
-  const auto texts = focus::read_texts(model, {argv[2]}, settings);
+  const focus::Texts text = {.files = {argv[2]}};
   for (const std::string word : {"dense", "hard:1", "summary:2"}) {
-    const auto attention = focus::resolve_attention(focus::parse_attention(word), model, word);
-    const focus::Row row = focus::evaluate(model, attention, texts, settings);
+    const focus::Row row = focus::evaluate(model, word, text, {.context = 128});
     fmt::print("{:<10} perplexity {:.3f}, {:.0f}% of the pairs\n", word, row.perplexity,
                100 * row.pairs_attended);
   }

@@ -24,13 +24,9 @@ int main(int argc, char** argv) try {
   focus::run_training(session, callbacks);
 
   focus::LoadedModel& model = session.model();
-  focus::EvalSettings settings;
-  settings.context = config.data.context;
-  settings = settings.for_model(model);
-  const auto texts = focus::read_texts(model, {argv[3]}, settings);
+  const focus::Texts text = {.files = {argv[3]}};
   for (const std::string word : {"dense", "soft", "hard:2"}) {
-    const auto attention = focus::resolve_attention(focus::parse_attention(word), model, word);
-    const focus::Row row = focus::evaluate(model, attention, texts, settings);
+    const focus::Row row = focus::evaluate(model, word, text, {.context = config.data.context});
     fmt::print("{:<8} perplexity {:.3f}, {:.0f}% of the pairs\n", word, row.perplexity,
                100 * row.pairs_attended);
   }

@@ -131,24 +131,25 @@ Index EvalText::scored() const {
   return count;
 }
 
-std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
+std::vector<EvalText> read_texts(const LoadedModel& model, const Texts& given,
                                  const EvalSettings& settings) {
   std::vector<EvalText> texts;
-  for (const auto& path :
-       expand_text_paths(std::vector<std::filesystem::path>(paths.begin(), paths.end()))) {
+  const auto add = [&](const std::string& name, const std::string& text) {
+    for (const std::string_view part : split_documents(text, settings.separator))
+      if (settings.max_documents == 0 || std::ssize(texts) < settings.max_documents)
+        texts.push_back(
+            tokenized(model, name, settings.separator.empty() ? part : trimmed(part), settings));
+  };
+  for (const auto& path : expand_text_paths(given.files)) {
     std::optional<bool> records;
     const std::string text = read_document_file(path, &records);
-    if (*records) {
+    if (*records)
       add_examples(model, path.string(), text, settings, texts);
-      continue;
-    }
-    for (const std::string_view part : split_documents(text, settings.separator)) {
-      if (settings.max_documents > 0 && static_cast<Index>(texts.size()) == settings.max_documents)
-        return texts;
-      texts.push_back(tokenized(model, path.string(),
-                                settings.separator.empty() ? part : trimmed(part), settings));
-    }
+    else
+      add(path.string(), text);
   }
+  for (std::size_t i = 0; i < given.documents.size(); ++i)
+    add(fmt::format("text {}", i + 1), given.documents[i]);
   if (texts.empty()) fail("the texts have no token to score");
   return texts;
 }

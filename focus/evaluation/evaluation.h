@@ -106,11 +106,11 @@ struct EvalText {
   Index scored() const;
 };
 
-/// Tokenizes files (.txt, .jsonl, packed ones too) or folders of them, one stream for each document
-/// or line of JSONL, of which the tokens are scored that a training's loss is of. `bytes` and
-/// `words` are those of the tokens that are left and scored, or those of the text as it was where
-/// it is detokenized.
-std::vector<EvalText> read_texts(const LoadedModel& model, const std::vector<std::string>& paths,
+/// Tokenizes texts, one stream for each document or line of JSONL, of which the tokens are scored
+/// that a training's loss is of. `bytes` and `words` are those of the tokens that are left and
+/// scored, or those of the text as it was where it is detokenized. Those in memory are named
+/// "text 1" and so on.
+std::vector<EvalText> read_texts(const LoadedModel& model, const Texts& texts,
                                  const EvalSettings& settings = {});
 
 /// What a decoder's own dense attention made of the scored tokens, kept from one row to the next:

@@ -24,6 +24,18 @@ std::size_t first_of(const std::vector<std::string>& texts, const std::string& i
   return first;
 }
 
+/// Where what may be the beginning of one of the texts begins at the end of `in`.
+std::size_t begun(const std::vector<std::string>& texts, const std::string& in) {
+  std::size_t first = in.size();
+  for (const std::string& text : texts)
+    for (std::size_t n = std::min(text.size(), in.size()); n > 0; --n)
+      if (in.ends_with(std::string_view(text).substr(0, n))) {
+        first = std::min(first, in.size() - n);
+        break;
+      }
+  return first;
+}
+
 double rate(Index tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
@@ -32,7 +44,7 @@ double rate(Index tokens, double seconds) {
 
 Generated generate(const LoadedModel& model, Generator& generator,
                    const std::vector<std::int32_t>& prompt, const GenerationOptions& options,
-                   const std::function<void(const std::string&)>& told) {
+                   const OnText& on_text) {
   const Index positions = model.decoder->config().max_position_embeddings;
   TextStream stream(model.require_tokenizer(), prompt);
   Rng rng(options.seed);
@@ -43,18 +55,14 @@ Generated generate(const LoadedModel& model, Generator& generator,
   double decode_seconds = 0;
   Index decoded = 0;
   Generated done;
-  // What may begin one of options.until waits until the next tokens decide.
-  std::size_t held = 0, written = 0;
-  for (const std::string& end : options.until) held = std::max(held, end.size());
-  const auto tell = [&](std::size_t end) {
-    while (end < done.text.size() && (done.text[end] & 0xC0) == 0x80) --end;
-    if (told && end > written) told(done.text.substr(written, end - written));
-    written = std::max(written, end);
-  };
-  const auto write = [&](const std::string& part) {
+  std::size_t told = 0;  // bytes of the text
+  const auto write = [&](const std::string& part, bool last) {
     done.text += part;
-    const std::size_t known = std::min(done.text.size(), first_of(options.until, done.text));
-    tell(known - std::min(known, held > 0 && known == done.text.size() ? held - 1 : 0));
+    const std::size_t end = std::min(last ? done.text.size() : begun(options.until, done.text),
+                                     first_of(options.until, done.text));
+    const bool goes_on = !on_text || on_text(done.text.substr(told, end - told));
+    told = end;
+    return goes_on;
   };
   while (done.stop.empty()) {
     std::int32_t id = 0;
@@ -69,9 +77,11 @@ Generated generate(const LoadedModel& model, Generator& generator,
       break;
     }
     done.ids.push_back(id);
-    write(stream.add(id));
+    const bool goes_on = write(stream.add(id), false);
     if (first_of(options.until, done.text) != std::string::npos) {
       done.stop = "until";
+    } else if (!goes_on) {
+      done.stop = "caller";
     } else if (static_cast<Index>(done.ids.size()) == options.max_new_tokens) {
       done.stop = "max-new-tokens";
     } else if (generator.size() == positions) {
@@ -82,9 +92,8 @@ Generated generate(const LoadedModel& model, Generator& generator,
       ++decoded;
     }
   }
-  write(stream.finish());
+  write(stream.finish(), true);
   done.text.resize(std::min(done.text.size(), first_of(options.until, done.text)));
-  tell(done.text.size());
   done.prefill_rate = rate(static_cast<Index>(prompt.size()), prefill_seconds);
   done.decode_rate = rate(decoded, decode_seconds);
   return done;

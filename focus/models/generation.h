@@ -21,13 +21,19 @@ struct GenerationOptions {
 struct Generated {
   std::vector<std::int32_t> ids;
   std::string text;
-  std::string stop;  // why it ended: "end of text", "until", "max-new-tokens" or "positions"
+  /// Why it ended: "end of text", "until", "max-new-tokens", "positions" or "caller".
+  std::string stop;
   double prefill_rate = 0, decode_rate = 0;  // tokens per second
 };
 
-/// Goes on from the prompt's ids; `told`, where given, is called with the text as it comes.
+/// Called after every token with the text that it adds, and in the end with what was held back.
+/// Empty while a character is not whole, or what came may be the beginning of an `until`. False
+/// ends the generation.
+using OnText = std::function<bool(const std::string& text)>;
+
+/// Goes on from the prompt's ids.
 Generated generate(const LoadedModel& model, Generator& generator,
                    const std::vector<std::int32_t>& prompt, const GenerationOptions& options,
-                   const std::function<void(const std::string&)>& told = {});
+                   const OnText& on_text = {});
 
 }  // namespace focus

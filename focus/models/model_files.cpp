@@ -380,6 +380,16 @@ void load_adapter(const fs::path& given, LoadedModel& model) {
   if (fs::is_directory(given)) take_tokenizer_files(given, model);
 }
 
+void load_adapters(const std::vector<std::string>& paths, LoadedModel& model) {
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const std::size_t before = model.adapters.size();
+    load_adapter(paths[i], model);
+    if (i > 0 && model.adapters.size() <= before)
+      fail("{}: two attentions; a model has one of them, and LoRA adapters beside it",
+           fmt::join(paths, ","));
+  }
+}
+
 namespace {
 
 TextEnds of_tokenizer(const Tokenizer* tokenizer) {

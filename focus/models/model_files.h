@@ -182,6 +182,8 @@ std::string model_fingerprint(Decoder& decoder);
 /// a PEFT folder or a GGUF adapter, whose base is known by its shapes alone. The chat template of a
 /// folder is used from then on; a notice tells of it, and of a tokenizer that differs.
 void load_adapter(const std::filesystem::path& path, LoadedModel& model);
+/// Several. Throws std::runtime_error where two of them attend.
+void load_adapters(const std::vector<std::string>& paths, LoadedModel& model);
 
 /// The same, opened only: what is there for the model's shape.
 std::vector<SavedAdapter> open_adapters(const std::filesystem::path& path,

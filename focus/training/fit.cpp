@@ -73,14 +73,13 @@ void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, 
 
 }  // namespace
 
-Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
-                    const std::string& separator, Index context) {
-  const std::vector<std::filesystem::path> files(paths.begin(), paths.end());
-  const TokenFile tokens = tokenize_cached(files, model.require_tokenizer(),
-                                           {.document_separator = separator,
-                                            .ends = model.text_ends(),
-                                            .cache_dir = {},
-                                            .examples = example_format(model, {})});
+Batches fit_windows(const LoadedModel& model, const Texts& texts, const std::string& separator,
+                    Index context) {
+  const TokenFile tokens = tokenize_texts(texts, model.require_tokenizer(),
+                                          {.document_separator = separator,
+                                           .ends = model.text_ends(),
+                                           .cache_dir = {},
+                                           .examples = example_format(model, {})});
   if (context == 0)
     context = std::min({kFitContext, model.decoder->config().max_position_embeddings,
                         static_cast<Index>(tokens.size())});
@@ -90,6 +89,28 @@ Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& pa
                   .shuffle = false,
                   .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size),
                   .window_start = model.window_start()});
+}
+
+FocusModel& attach_groups(LoadedModel& model, const FitSettings& settings) {
+  model.detach_attention();
+  Rng rng(static_cast<std::uint64_t>(settings.seed));
+  return static_cast<FocusModel&>(model.attach(
+      std::make_unique<FocusModel>(settings.focus, FocusShape::of(model.decoder->config()), rng)));
+}
+
+FocusModel& fit(LoadedModel& model, const Texts& texts, const FitSettings& settings,
+                const FitProgress& progress) {
+  const Batches batches = fit_windows(model, texts, "", settings.context);
+  FocusModel& focus = attach_groups(model, settings);
+  fit_focus(*model.decoder, focus, batches, settings.focus.keys().fit_tokens,
+            static_cast<std::uint64_t>(settings.seed), progress);
+  return focus;
+}
+
+void write_adapter(const std::filesystem::path& path, Adapter& adapter, const LoadedModel& model) {
+  StoreWriter store(path, "adapter");
+  adapter.write(store, model.fingerprint());
+  store.commit();
 }
 
 void run_window(Decoder& decoder, const Batches& batches, Index number) {

@@ -37,8 +37,44 @@ inline Variable batch_loss(const Decoder& decoder, const Batch& batch,
 inline constexpr Index kFitContext = 2048;
 /// Texts as windows of `context` tokens (0: the least of kFitContext, the model's positions and the
 /// text's tokens), in order; JSONL of prompts or messages as windows of documents.
-Batches fit_windows(const LoadedModel& model, const std::vector<std::string>& paths,
-                    const std::string& separator, Index context);
+Batches fit_windows(const LoadedModel& model, const Texts& texts, const std::string& separator,
+                    Index context);
+
+/// Settings of groups of keys, and how they are fitted; the defaults do for any model.
+struct FitSettings {
+  FocusConfig focus = {};
+  Index context = 0;
+  std::int64_t seed = 1;
+
+  FitSettings() {
+    focus.grouping.name = "keys";
+    focus.training = Training::summary;
+    focus.num_groups = 32;
+    focus.local_window = 32;
+  }
+
+  template <class F>
+  void visit(F&& f) {
+    f("num_groups", focus.num_groups, "K, groups per key head", {1, kMaxKeyGroups});
+    f("num_selected_groups", focus.summary.num_selected_groups,
+      "m, groups that a query reads exactly, on average over heads; --attention summary:M "
+      "overrides it",
+      {0, kMaxKeyGroups});
+    f("local_window", focus.local_window,
+      "w, positions before a query's block that are always read", {0, 1 << 27});
+    f("block", focus.summary.block, "queries that share the distant tokens", {1, 1 << 20});
+    f("sinks", focus.summary.sinks, "first tokens (attention sinks), always read", {0, kMaxSinks});
+    f("tokens", focus.keys().fit_tokens, "tokens on which the centroids are fitted", {64, 1 << 24});
+    f("context", context,
+      "tokens per window: the longest that will be used, because keys encode positions; 0: 2048, "
+      "or the positions of the model or tokens of the text if fewer",
+      {0, 1 << 22});
+    f("seed", seed, "seed of the initial keys of k-means", {0, 1e18});
+  }
+};
+
+/// Composes groups of keys onto a model, not fitted yet, in the place of what attends.
+FocusModel& attach_groups(LoadedModel& model, const FitSettings& settings);
 
 /// The number of windows that together have this many tokens, or all.
 Index windows_for(Index tokens, const Batches& batches);
@@ -58,5 +94,10 @@ using FitProgress = std::function<void(Index done, Index all)>;
 /// are measured then.
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,
                std::uint64_t seed, const FitProgress& progress = {});
+/// Fits groups on texts and composes them onto the model.
+FocusModel& fit(LoadedModel& model, const Texts& texts, const FitSettings& settings = {},
+                const FitProgress& progress = {});
+/// Writes a checkpoint file of the adapter alone, for load_adapter().
+void write_adapter(const std::filesystem::path& path, Adapter& adapter, const LoadedModel& model);
 
 }  // namespace focus

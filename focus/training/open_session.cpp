@@ -130,9 +130,9 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
                           .cache_dir = config.data.cache_dir,
                           .examples = example_format(model, config.data.examples)};
   if (options.cache_dir.empty()) options.cache_dir = cache_folder();
-  const auto tokens_of = [&](const std::vector<std::string>& names) {
-    const std::vector<std::filesystem::path> paths(names.begin(), names.end());
-    return tokenize_cached(paths, *model.tokenizer, options);
+  const auto tokens_of = [&](const std::vector<std::string>& names,
+                             const std::vector<std::string>& documents) {
+    return tokenize_texts({{names.begin(), names.end()}, documents}, *model.tokenizer, options);
   };
   const auto batches = [&](TokenView view, bool shuffle) {
     return Batches(std::move(view),
@@ -149,10 +149,11 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
     std::string fingerprint = tokens_fingerprint(view, train.by_document());
     return TrainingData{.train = std::move(train), .fingerprint = std::move(fingerprint)};
   };
-  const TokenFile train = tokens_of(config.data.train);
-  if (!config.data.valid.empty()) {
+  const DataConfig& data_of = config.data;
+  const TokenFile train = tokens_of(data_of.train, data_of.train_texts);
+  if (!data_of.valid.empty() || !data_of.valid_texts.empty()) {
     TrainingData data = training(TokenView(train));
-    data.valid = batches(TokenView(tokens_of(config.data.valid)), false);
+    data.valid = batches(TokenView(tokens_of(data_of.valid, data_of.valid_texts)), false);
     return data;
   }
   TokenSplit split =

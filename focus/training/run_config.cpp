@@ -140,7 +140,7 @@ TrainingPhase RunConfig::phase_at(std::int64_t step) const {
 }
 
 void RunConfig::validate() const {
-  check(!data.train.empty(),
+  check(!data.train.empty() || !data.train_texts.empty(),
         "data.train is empty: expected text files or folders, as in data.train=FILE");
   check(method == Method::scratch || !base.empty(),
         "base is empty: {} needs a base model (a checkpoint file (.h5), a Hugging Face folder or a "

@@ -101,6 +101,7 @@ struct ModelShape {
 struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> valid;
+  std::vector<std::string> train_texts, valid_texts;  // texts in memory, beside those of files
   double valid_fraction = 0.05;
   std::string document_separator;
   bool document_eos = true;

@@ -32,6 +32,9 @@ export XDG_CACHE_HOME=$out/cache
 "$focus" tokenizer train --text train.txt --vocab-size 512 --out tokenizer >tokenizer.log
 "$focus" train "$here/base.yaml" out=base "data.train=train.txt" >base.log
 "$focus" export base/model.h5 --out model >export.log
+cpp/generate model "Once upon a time" | tee generate.log
+grep -q "^[0-9]* tokens, .* dense" generate.log
+for word in dense summary; do grep -q "^$word .*perplexity [0-9]" generate.log; done
 cpp/retrofit model train.txt unseen.txt | tee retrofit.log
 for word in dense soft hard:2; do grep -q "^$word *perplexity [0-9]" retrofit.log; done
 cpp/new_mechanism model train.txt

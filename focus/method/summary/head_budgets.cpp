@@ -22,7 +22,7 @@ std::vector<std::vector<Index>> head_budgets(const std::vector<Tensor>& needs, I
       weights.push_back(std::pow(static_cast<double>(need), kExponent));
     }
   const auto budget = [&](double factor, double weight) {
-    return std::clamp<Index>(std::llround(factor * weight), 1, most);
+    return std::llround(std::clamp(factor * weight, 1.0, static_cast<double>(most)));
   };
   std::vector<Index> all(weights.size(), std::clamp<Index>(mean, 0, most));
   if (mean > 0 && mean < most && std::ranges::any_of(weights, [](double w) { return w > 0; })) {
@@ -31,10 +31,11 @@ std::vector<std::vector<Index>> head_budgets(const std::vector<Tensor>& needs, I
       for (const double weight : weights) total += budget(factor, weight);
       return total;
     };
-    // The largest factor whose budgets are not too many, by halving.
+    // The largest factor whose budgets are not too many, by halving. It has no bound where heads
+    // without need leave more groups than the others can take.
     const Index limit = mean * std::ssize(weights);
     double low = 0, high = 1;
-    while (sum(high) <= limit) high *= 2;
+    while (high < 1e30 && sum(high) <= limit) high *= 2;
     for (int round = 0; round < 60; ++round) {
       const double middle = (low + high) / 2;
       (sum(middle) <= limit ? low : high) = middle;

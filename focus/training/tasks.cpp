@@ -1,0 +1,118 @@
+#include "focus/training/tasks.h"
+
+#include <algorithm>
+
+#include "autograd/base/check.h"
+#include "data/files/input_file.h"
+#include "data/files/notice.h"
+
+namespace focus {
+namespace {
+
+bool has_block_matrix(const TensorSource& weights) {
+  return std::ranges::any_of(weights.tensors(), [](const TensorInfo& info) {
+    return info.shape.size() == 2 && in_blocks(info.dtype);
+  });
+}
+
+void require_prompt(const LoadedModel& model, const std::vector<std::int32_t>& prompt) {
+  if (prompt.empty()) fail("the prompt has no tokens; give it some text to continue");
+  model.require_ids(prompt, "the prompt");
+  const Index positions = model.decoder->config().max_position_embeddings;
+  if (std::ssize(prompt) > positions)
+    fail("the prompt has {} tokens, but {} has {} positions; shorten it", prompt.size(),
+         model.where, positions);
+}
+
+}  // namespace
+
+LoadedModel open(const std::filesystem::path& path, const OpenOptions& options) {
+  const bool frozen = options.use == WeightUse::frozen;
+  Precision precision = options.precision.value_or(Precision::float32);
+  if (!options.precision && frozen && has_block_matrix(*open_model(path).weights))
+    precision = Precision::q8;
+  LoadedModel model = load_model(path, options.tokenizer, precision, options.use);
+  model.bos = options.bos;
+  load_adapters(options.adapters, model);
+  if (!options.tokenizer.empty()) model.adapter_chat.reset();  // the user has chosen
+  return model;
+}
+
+Row evaluate(LoadedModel& model, const std::string& attention, const Texts& texts,
+             EvalSettings settings, const EvalPass& pass) {
+  if (const Index fitted = fitted_context(model); fitted > 0) settings.default_context = fitted;
+  settings = settings.for_model(model);
+  const AttentionSpec spec =
+      attention.empty() ? own_attention(model)
+                        : resolve_attention(parse_attention(attention), model, "attention");
+  return evaluate(model, spec, read_texts(model, texts, settings), settings, pass);
+}
+
+TextOptions TextOptions::of(const LoadedModel& model) {
+  TextOptions options;
+  if (!model.files) return options;
+  model.files->generation.apply({}, options.generation.sampling);
+  options.generation.until = model.files->generation.stop_strings;
+  return options;
+}
+
+GeneratedText generate(LoadedModel& model, const std::vector<std::int32_t>& prompt,
+                       const TextOptions& options, const OnText& on_text) {
+  options.generation.sampling.validate();
+  require_prompt(model, prompt);
+  const AttentionSpec spec = attention_to_generate(options.attention, model, "attention");
+  const ActiveAttention active(model, spec);
+  if (!active.causal())
+    fail("{}: with {} attention depends on later tokens, so it cannot generate; use dense",
+         model.where, active.name());
+  if (const std::string line = fit_notice(model, std::ssize(prompt));
+      !line.empty() && spec.kind != AttentionKind::dense)
+    notice("{}", line);
+  GeneratedText made;
+  const bool exact = model.decoder->head_weight().precision() == Precision::float32;
+  if (options.cached && active.mechanism() == nullptr)
+    made.cache_dtype =
+        options.cache_dtype.value_or(exact ? CacheDtype::float32 : CacheDtype::float16);
+  Generator generator(*model.decoder, model.focus(), active.mode(), made.cache_dtype);
+  static_cast<Generated&>(made) = generate(model, generator, prompt, options.generation, on_text);
+  made.attention = active.label();
+  made.prompt_tokens = std::ssize(prompt);
+  if (const RoutedCache* const cache = generator.cache()) {
+    made.cache_bytes = cache->bytes();
+    made.keys_read = cache->share_read();
+  }
+  return made;
+}
+
+GeneratedText generate(LoadedModel& model, const std::string& prompt, const TextOptions& options,
+                       const OnText& on_text) {
+  return generate(model, model.prompt_ids(prompt), options, on_text);
+}
+
+GeneratedText generate(LoadedModel& model, const std::string& prompt, const OnText& on_text) {
+  return generate(model, prompt, TextOptions::of(model), on_text);
+}
+
+std::string chat_prompt(const LoadedModel& model, const nlohmann::ordered_json& messages,
+                        ChatVariables variables, const std::string& chat_template) {
+  variables.special_tokens = chat_special_tokens(model.chat_files(), model.chat_where());
+  const std::filesystem::path path = chat_template;
+  if (path.extension() == ".jinja" || is_regular_file(path))
+    return ChatTemplate(read_file(path), chat_template).render(messages, variables);
+  return find_chat_template(model.chat_files(), chat_template, model.chat_where())
+      .render(messages, variables);
+}
+
+std::vector<std::int32_t> chat_ids(const LoadedModel& model, const std::string& prompt) {
+  return model.require_tokenizer().encode(prompt);
+}
+
+GeneratedText chat(LoadedModel& model, const std::vector<ChatMessage>& messages,
+                   const TextOptions& options, const OnText& on_text) {
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& [role, content] : messages)
+    list.push_back({{"role", role}, {"content", content}});
+  return generate(model, chat_ids(model, chat_prompt(model, list)), options, on_text);
+}
+
+}  // namespace focus
