@@ -8,9 +8,13 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in
 add_library(focus_options INTERFACE)
 target_compile_options(focus_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -march=${FOCUS_ARCH} -fno-math-errno)
+# Read from a file, so that commands stay the same where a developer's tests turn it on in the build
+# of a user, and nothing is compiled again.
 if(FOCUS_WERROR)
-  target_compile_options(focus_options INTERFACE -Werror)
+  set(werror "-Werror")
 endif()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/werror.rsp CONTENT "@werror@\n" @ONLY)
+target_compile_options(focus_options INTERFACE "@${PROJECT_BINARY_DIR}/generated/werror.rsp")
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # So that ccache can follow a precompiled header; and a source that is included by another is no
   # header, whose types must not use an unnamed namespace.

@@ -12,7 +12,7 @@ if [ "$preset" = release ]; then
   bash tests/format.sh
   bash tests/words.sh
 fi
-cmake --preset "$preset" -DFOCUS_TESTS=ON >/dev/null
+cmake --preset "$preset" -DFOCUS_TESTS=ON -DFOCUS_WERROR=ON >/dev/null
 cmake --build --preset "$preset"
 ctest --preset "$preset" --parallel "$(nproc)"
 if [ "$preset" != release ]; then exit; fi

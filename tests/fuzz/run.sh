@@ -16,7 +16,7 @@ targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
   for seeds in tests/fuzz/seeds/*/; do targets+=("$(basename "$seeds")"); done
 fi
-cmake --preset fuzz >/dev/null
+cmake --preset fuzz -DFOCUS_WERROR=ON >/dev/null
 cmake --build --preset fuzz
 # Loaders that want files get them from memory.
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
