@@ -160,11 +160,12 @@ std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Weight& wei
                                               std::span<const std::int32_t> targets,
                                               Real softcap = 0);
 
-/// Mean over rows of KL(softmax(reference Wᵀ) || softmax(x Wᵀ)), soft-capped as above; likewise in
-/// chunks of rows. reference is a constant, shaped like x; so is the weight. -> [1]
+/// Mean over rows of KL(softmax(reference Vᵀ) || softmax(x Wᵀ)), soft-capped as above; likewise in
+/// chunks of rows. reference, shaped like x, and V, shaped like W, are constants. Where V is null
+/// it is W, a constant too. -> [1]
 Variable linear_kl_divergence(const Variable& x, const Tensor& reference, const Weight& weight,
-                              Real softcap = 0);
-/// The same per row without a graph.
+                              Real softcap = 0, const Weight* reference_weight = nullptr);
+/// The same per row without a graph, V = W.
 std::vector<double> linear_kl_divergence_rows(const Tensor& x, const Tensor& reference,
                                               const Weight& weight, Real softcap = 0);
 

@@ -177,9 +177,12 @@ class Decoder {
   std::vector<double> kl_divergence_rows(const Tensor& hidden, const Tensor& reference) const {
     return linear_kl_divergence_rows(hidden, reference, head_weight(), final_softcap());
   }
-  /// Its mean, differentiable in `hidden`: [1]
-  Variable kl_divergence(const Variable& hidden, const Tensor& reference) const {
-    return linear_kl_divergence(hidden, reference, head_weight(), final_softcap());
+  /// Its mean, differentiable in `hidden`: [1]. The reference is of `teacher`, whose head predicts
+  /// from it; null: of this decoder, whose head is a constant then.
+  Variable kl_divergence(const Variable& hidden, const Tensor& reference,
+                         const Decoder* teacher = nullptr) const {
+    return linear_kl_divergence(hidden, reference, head_weight(), final_softcap(),
+                                teacher != nullptr ? &teacher->head_weight() : nullptr);
   }
   /// The output head's weight: lm_head's, or the embedding's where they are tied.
   const Weight& head_weight() const {

@@ -69,29 +69,37 @@ void for_each_chunk(Index rows, F&& f) {
     f(begin, std::min(kChunkRows, rows - begin));
 }
 
-/// The divergence of each row. With a share, dx becomes the gradient of share times their sum: it
-/// is computed here, while each chunk of logits exists, as the cross-entropy's is.
+/// The divergence of each row. With a share, dx and dw, where defined, become the gradients of
+/// share times their sum: computed here, while each chunk of logits exists, as the cross-entropy's
+/// are.
 std::vector<double> divergences(const Tensor& x, const Tensor& reference, const Weight& weight,
-                                Real softcap, Real share, Tensor dx) {
+                                const Weight& reference_weight, Real softcap, Real share = 0,
+                                Tensor dx = {}, Tensor dw = {}) {
   check(softcap >= 0 && weight.shape().rank() == 2 && x.cols() == weight.dim(1) &&
-            x.shape() == reference.shape(),
+            x.shape() == reference.shape() && reference_weight.shape() == weight.shape(),
         "linear_kl_divergence: x {} and reference {} do not fit weight {} ([vocab, hidden])",
         x.shape(), reference.shape(), weight.shape());
   const Index rows = x.rows(), hidden = x.cols(), vocab = weight.dim(0);
   const ProductWeight read(weight);
+  const ProductWeight read_reference(reference_weight);
   const bool in_bf16 = weight.multiplies_in_bf16();
   std::vector<double> of_rows(rows);
   Tensor logits({std::min(rows, kChunkRows), vocab}), expected(logits.shape());
   for_each_chunk(rows, [&](Index begin, Index n) {
-    weight_product({n, hidden, x.data() + begin * hidden, in_bf16}, read, logits.data());
-    weight_product({n, hidden, reference.data() + begin * hidden, in_bf16}, read, expected.data());
+    const ProductRows x_rows(n, hidden, x.data() + begin * hidden, in_bf16);
+    weight_product(x_rows, read, logits.data());
+    weight_product(
+        {n, hidden, reference.data() + begin * hidden, reference_weight.multiplies_in_bf16()},
+        read_reference, expected.data());
     parallel_chunks(n, 4, [&](Index first, Index last) {
       for (Index r = first; r < last; ++r)
         of_rows[begin + r] = row_divergence(expected.data() + r * vocab, logits.data() + r * vocab,
                                             vocab, softcap, share);
     });
-    if (share != 0)
-      weight_product_backward({n, vocab, logits.data(), in_bf16}, read, dx.data() + begin * hidden);
+    if (share == 0) return;
+    const ProductRows dlogits(n, vocab, logits.data(), in_bf16);
+    if (dx.defined()) weight_product_backward(dlogits, read, dx.data() + begin * hidden);
+    if (dw.defined()) weight_gradient(dlogits, x_rows, dw, begin == 0 ? Into::assign : Into::add);
   });
   return of_rows;
 }
@@ -155,19 +163,24 @@ Variable mean_op(const char* op, const std::vector<double>& numbers, double coun
 
 std::vector<double> linear_kl_divergence_rows(const Tensor& x, const Tensor& reference,
                                               const Weight& weight, Real softcap) {
-  return divergences(x, reference, weight, softcap, 0, {});
+  return divergences(x, reference, weight, weight, softcap);
 }
 
 Variable linear_kl_divergence(const Variable& x, const Tensor& reference, const Weight& weight,
-                              Real softcap) {
-  check(!weight.requires_grad(),
+                              Real softcap, const Weight* reference_weight) {
+  check(reference_weight != nullptr || !weight.requires_grad(),
         "linear_kl_divergence: the weight also computes the reference and must be a constant");
   const auto rows = static_cast<double>(x.value().rows());
   const bool want_x = grad_enabled() && x.requires_grad();
-  const Real share = want_x ? 1 / static_cast<Real>(x.value().rows()) : Real(0);
+  const bool want_weight = grad_enabled() && weight.requires_grad();
+  const Real share = want_x || want_weight ? 1 / static_cast<Real>(x.value().rows()) : Real(0);
   const Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
-  return mean_op("linear_kl_divergence",
-                 divergences(x.value(), reference, weight, softcap, share, dx), rows, {x}, {dx});
+  const Tensor dw = want_weight ? Tensor(weight.shape()) : Tensor();
+  return mean_op(
+      "linear_kl_divergence",
+      divergences(x.value(), reference, weight,
+                  reference_weight != nullptr ? *reference_weight : weight, softcap, share, dx, dw),
+      rows, {x, weight.input()}, {dx, dw});
 }
 
 std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Weight& weight,

@@ -109,7 +109,7 @@ paper_form() {
     local file=paper_form_$gate
     "$focus" eval "$model" --adapter "out/real/adaptation/runs/$(run_of "Focus, ${names[$gate]}, K=4, 4 sinks")/focus.h5" \
       --attention soft:balance=carried,hard:1:gate=drop:balance=carried,hard:2:gate=drop:balance=carried \
-      --text "${texts[@]}" --max-tokens 5121 --context 2048 --stride 1024 --against-dense \
+      --text "${texts[@]}" --max-tokens 5121 --context 2048 --stride 1024 --against dense \
       --json "out/real/$file.json" --overwrite
     small "out/real/$file.json" >"$rows/$file.json"
   done

@@ -68,7 +68,7 @@ evaluate() {
   local adapter=()
   if [ "$2" != - ]; then adapter=(--adapter "$2"); fi
   local model=("$out/far/model.h5" "${adapter[@]}" --attention "$3")
-  "$focus" eval "${model[@]}" --text "$out/texts/unseen.txt" --context 768 --stride 768 --against-dense \
+  "$focus" eval "${model[@]}" --text "$out/texts/unseen.txt" --context 768 --stride 768 --against dense \
     --json "$figures/$1.pairs.json"
   while read -r name question; do
     "$focus" eval "${model[@]}" --recall "$question:length=768:seed=100" --json "$figures/$1.$name.json"

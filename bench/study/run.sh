@@ -197,7 +197,7 @@ speed() {
     done
     for length in 2048 8192; do
       OMP_NUM_THREADS=2 "$focus" eval --bos always "$bases/b3/model.h5" --adapter "$out/length_keys_$groups.h5" \
-        --attention "dense$specs" --text "$hound" --max-tokens 32769 --context "$length" --against-dense \
+        --attention "dense$specs" --text "$hound" --max-tokens 32769 --context "$length" --against dense \
         --json "$out/speed_${groups}_$length.json" --json-speed
     done
     python3 bench/study/join_lengths.py "$out/speed_$groups"_{2048,8192}.json >"$out/speed_$groups.json"

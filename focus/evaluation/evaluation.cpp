@@ -80,7 +80,9 @@ Tensor scored_rows(const Decoder& decoder, const WindowBatch& windows) {
   return scored;
 }
 
-DenseReference::Batch dense_batch(Decoder& decoder, const WindowBatch& batch) {
+/// Without the LoRA, where one is given.
+DenseReference::Batch dense_batch(Decoder& decoder, const WindowBatch& batch, LoraModel* lora) {
+  const WithoutLora without(lora, decoder);
   const AttachedMechanism as_it_is(decoder, AttentionMechanism{});
   DenseReference::Batch result{.hidden = scored_rows(decoder, batch), .nats = {}};
   result.nats = decoder.cross_entropy_rows(result.hidden, batch.targets);
@@ -104,7 +106,7 @@ struct Score {
     difference_squares += other.difference_squares;
     return *this;
   }
-  void set_means(Row& row, bool against_dense) const {
+  void set_means(Row& row, bool compared) const {
     const auto n = static_cast<double>(tokens);
     const auto perplexity_by = [&](std::int64_t count) {
       return count == 0 ? NAN : std::exp(nats / static_cast<double>(count));
@@ -115,7 +117,7 @@ struct Score {
     row.bits_per_byte = nats / std::numbers::ln2 / static_cast<double>(bytes);
     row.word_perplexity = perplexity_by(words);
     row.byte_perplexity = perplexity_by(bytes);
-    if (!against_dense) return;
+    if (!compared) return;
     const double mean = difference / n, deviations = difference_squares - n * mean * mean;
     row.kl = kl / n;
     row.nats_against_dense = mean;
@@ -152,9 +154,9 @@ struct WindowScores {
 };
 
 /// The scored tokens of windows of equal length; where `dense` is given, against the same decoder
-/// with dense attention. Without counts.
+/// with dense attention and without `lora`. Without counts.
 WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<const Window> windows,
-                           DenseReference* dense) {
+                           DenseReference* dense, LoraModel* lora) {
   const WindowBatch batch = batch_of(text, windows);
   if (batch.rows.empty()) return {};
   const Tensor hidden = scored_rows(decoder, batch);
@@ -170,7 +172,8 @@ WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<con
         text.name, score.nats);
   if (dense == nullptr) return all;
   const double start = now();
-  const DenseReference::Batch& reference = dense->next([&] { return dense_batch(decoder, batch); });
+  const DenseReference::Batch& reference =
+      dense->next([&] { return dense_batch(decoder, batch, lora); });
   for (std::size_t i = 0; i < nats.size(); ++i) {
     const double difference = nats[i] - reference.nats[i];
     score.difference += difference;
@@ -227,8 +230,9 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (!pass.ranks->owns(static_cast<int>(i))) continue;
     if (active != nullptr) active->start_counting();
-    WindowScores scores = score_windows(decoder, *pieces[i].text, pieces[i].windows,
-                                        options.against_dense ? dense : nullptr);
+    WindowScores scores =
+        score_windows(decoder, *pieces[i].text, pieces[i].windows,
+                      options.against != Against::none ? dense : nullptr, pass.lora);
     if (active != nullptr) scores.counts = active->stop_counting();
     if (pass.losses == nullptr) scores.nats.clear();
     all.comparing += scores.comparing;
@@ -315,15 +319,16 @@ Row evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettin
              const EvalPass& pass) {
   Row row;
   evaluate_pieces(decoder, texts, options, pass, nullptr)
-      .score.set_means(row, options.against_dense);
+      .score.set_means(row, options.against != Against::none);
   return row;
 }
 
 Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const EvalText> texts,
-             const EvalSettings& settings, const EvalPass& pass) {
+             const EvalSettings& settings, EvalPass pass) {
   constexpr std::size_t kMostDocuments = 1000;  // whose own figures are kept
   ActiveAttention active(model, attention);
   Decoder& decoder = *model.decoder;
+  if (settings.against == Against::base) pass.lora = model.lora();
   Row row{.attention = active.label(), .precision = decoder.head_weight().precision()};
   if (const Mechanism* mechanism = active.mechanism()) {
     AnySettings own = mechanism->settings();
@@ -335,7 +340,7 @@ Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const
   const double start = now();
   if (pass.dense != nullptr) pass.dense->rewind();
   const WindowScores scores = evaluate_pieces(decoder, texts, settings, pass, &active);
-  scores.score.set_means(row, settings.against_dense);
+  scores.score.set_means(row, settings.against != Against::none);
   const double seconds = now() - start - scores.comparing;
   row.tokens_per_second = seconds > 0 ? static_cast<double>(scores.score.tokens) / seconds : 0;
   if (scores.documents.size() > 1 && scores.documents.size() <= kMostDocuments)

@@ -23,13 +23,22 @@ constexpr auto enum_names(Detokenize) {
   return std::array<std::string_view, 2>{"none", "wikitext"};
 }
 
+/// What a row is compared with, token by token.
+enum class Against {
+  none,
+  dense,  // the same model with dense attention
+  base    // the same without its LoRA
+};
+constexpr auto enum_names(Against) { return enum_list("none", "dense", "base"); }
+
 /// How texts are evaluated: the same for a command's options and a comparison's config.
 struct EvalSettings {
   std::vector<std::string> attentions = {};
   std::string separator = {};
   Index context = 0, stride = 0, max_documents = 0, max_tokens = 0;
   Index default_context = 512;  // where context is 0
-  bool against_dense = false, beyond_positions = false;
+  Against against = Against::none;
+  bool beyond_positions = false;
   Detokenize detokenize = Detokenize::none;
   ExampleSettings examples = {};
 
@@ -60,9 +69,10 @@ struct EvalSettings {
     f("max_tokens", max_tokens,
       "use only the first N tokens of each document, including special tokens before it; 0: all",
       {0, 1e12});
-    f("against_dense", against_dense,
+    f("against", against,
       "compare each row with dense attention on the same tokens: KL(dense || row), and the mean "
-      "difference in nats with its standard error over tokens");
+      "difference in nats with its standard error over tokens; dense: of the same model; base: of "
+      "the model without its LoRA");
     f("beyond_positions", beyond_positions,
       "allow a context longer than the model's positions, if these are rotary: the model was not "
       "trained there");
@@ -161,8 +171,10 @@ std::vector<PositionLoss> losses_by_position(const TokenLosses& losses);
 /// What an evaluation does beside its figures, and who shares it.
 struct EvalPass {
   ShareDone progress = {};
-  /// Shared by rows of the same model, texts and settings, for against_dense.
+  /// Shared by rows of the same model, texts and settings, for `against`.
   DenseReference* dense = nullptr;
+  /// What `against` base leaves out; the overload of a LoadedModel finds it.
+  LoraModel* lora = nullptr;
   /// Each token's loss is appended, text after text.
   TokenLosses* losses = nullptr;
   /// Each of them evaluates the same, computes its share of the windows, and has all figures in the
@@ -181,8 +193,8 @@ struct Row {
   double nats_per_token = 0;
   std::int64_t tokens_scored = 0;
   double pairs_attended = 1, pairs_choosing = 0;  // shares of the causal pairs
-  // Against dense attention on the same tokens: KL(dense || row), and the difference in nats per
-  // token with its standard error over tokens.
+  // Against dense attention on the same tokens (EvalSettings::against): KL(dense || row), and the
+  // difference in nats per token with its standard error over tokens.
   std::optional<double> kl = {}, nats_against_dense = {}, nats_against_dense_error = {};
   // Attention with groups only: pairs beyond the local window, the largest group's share (mean over
   // layers, and in the worst layer) and, of groups of tokens, the entropy of the assignments.
@@ -207,8 +219,8 @@ struct Row {
 /// Perplexity by the strided config of transformers' documentation: windows of `context` tokens
 /// every `stride`; each scores what none before has, but for the first token of all. Where a text
 /// has a window_start, a window is that and up to `context` - 1 tokens. With the attention that the
-/// decoder has; against_dense runs it with its own, too, or takes what `pass.dense` has kept of
-/// that. Without a label, counts and speed.
+/// decoder has; `against` runs it with its own, too, or takes what `pass.dense` has kept of that.
+/// Without a label, counts and speed.
 Row evaluate(Decoder& decoder, std::span<const EvalText> texts, const EvalSettings& settings,
              const EvalPass& pass = {});
 inline Row evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& settings,
@@ -218,7 +230,7 @@ inline Row evaluate(Decoder& decoder, const EvalText& text, const EvalSettings& 
 
 /// One attention over all texts. `settings` say context and stride.
 Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const EvalText> texts,
-             const EvalSettings& settings, const EvalPass& pass = {});
+             const EvalSettings& settings, EvalPass pass = {});
 
 struct Leak {
   Index cut = 0;       // tokens from here on were changed

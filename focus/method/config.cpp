@@ -73,8 +73,10 @@ void FocusConfig::validate() const {
   check(num_groups > 1 || !ablations.balance(),
         "focus.num_groups 1 has nothing to balance: leave balance_loss, entropy_loss, "
         "recluster_every and centroid_update of focus.ablations at their defaults");
-  check(objective == Objective::lm || training == Training::summary,
-        "focus.objective logit_distillation and layer_distillation need focus.training summary");
+  check(lm_weight == 0 || objective != Objective::lm,
+        "focus.lm_weight is {}, but focus.objective lm is the cross-entropy itself: leave it 0, or "
+        "choose logit_distillation",
+        lm_weight);
 }
 
 }  // namespace focus

@@ -57,10 +57,11 @@ constexpr auto enum_names(Training) { return enum_list("soft", "hard", "summary"
 /// What training lowers.
 enum class Objective {
   lm,                  // the text's cross-entropy
-  logit_distillation,  // KL(dense || sparse): from the predictions of the same model with dense
-                       // attention
-  layer_distillation   // the squared error of each layer's attention output, relative to the dense
-                       // one's, on the dense layers' inputs: no backward pass through the model
+  logit_distillation,  // KL(teacher || student) of the predictions; the teacher is the base as it
+                       // is, with dense attention and without a LoRA
+  layer_distillation   // the squared error of each layer's attention output, relative to the
+                       // teacher's. Where centroids alone are trained, on the teacher's inputs:
+                       // no backward pass through the model
 };
 constexpr auto enum_names(Objective) {
   return enum_list("lm", "logit_distillation", "layer_distillation");
@@ -179,6 +180,7 @@ struct FocusConfig {
   Index local_window = 128;  // w: pairs with i - j <= w are always attended
   Training training = Training::soft;
   Objective objective = Objective::lm;
+  double lm_weight = 0;
   SummarySettings summary;  // but its window and budgets of heads
   AblationSettings ablations;
   std::vector<SettingsSection> groupings = grouping_sections();
@@ -194,9 +196,12 @@ struct FocusConfig {
       "soft: all pairs, gated; hard: only the pairs of the mask; summary: attention with summary "
       "tokens");
     f("objective", objective,
-      "lm: cross-entropy; logit_distillation: KL(dense || sparse) of the predictions; "
-      "layer_distillation: squared error of each layer's attention output, with no backward pass "
-      "through the model");
+      "lm: cross-entropy; logit_distillation: KL(teacher || student) of the predictions; "
+      "layer_distillation: squared error of each layer's attention output (retrofit: with no "
+      "backward pass through the model). The teacher is the base with dense attention, without a "
+      "LoRA");
+    f("lm_weight", lm_weight, "weight of the cross-entropy that is added to a distillation's loss",
+      {0, 1e6});
     f("summary", summary,
       "attention with summary tokens: each unselected group is represented by its mean key and "
       "value");

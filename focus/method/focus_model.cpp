@@ -139,7 +139,13 @@ Variable FocusModel::attend(const MechanismInputs& in) {
         in.first_position);
   if (mode.kind == AttentionKind::dense) return attention(in.q, in.k, in.v, in.options);
   const AttentionSpec runs = runnable_mode(mode);
-  if (runs.kind == AttentionKind::summary) return attend_summary(in, runs);
+  const Variable out =
+      runs.kind == AttentionKind::summary ? attend_summary(in, runs) : attend_tokens(in, runs);
+  return config_.objective == Objective::layer_distillation && grad_enabled() ? distilled(in, out)
+                                                                              : out;
+}
+
+Variable FocusModel::attend_tokens(const MechanismInputs& in, const AttentionSpec& runs) {
   check(grouping_kind().groups_tokens, "focus: groups of {} have summary attention only, not {}",
         grouping_->kind(), mode.name());
   const Routing routing = grouping_->route(in, *runs.balance);
@@ -186,12 +192,20 @@ SummarySettings FocusModel::summary_of(const AttentionSpec& attention, Index lay
   return settings;
 }
 
-Variable FocusModel::layer_error(const MechanismInputs& in, const Variable& out,
-                                 const Variable& dense) const {
-  const Weight& projection = decoder_->layers()[in.layer].self_attn.o_proj.weight;
-  const Shape rows = {in.q.dim(0), in.q.dim(1), in.q.dim(2) * in.q.dim(3)};
-  return relative_squared_error(linear(reshape(out, rows), projection, {}),
-                                linear(reshape(dense, rows), projection, {}).value());
+Variable FocusModel::distilled(const MechanismInputs& in, const Variable& out) {
+  const Linear& o_proj = decoder_->layers()[in.layer].self_attn.o_proj;
+  const auto projected = [&](const Variable& attended) {
+    const Shape rows = {in.q.dim(0), in.q.dim(1), in.q.dim(2) * in.q.dim(3)};
+    return Linear{o_proj.weight, {}, o_proj.addition}(reshape(attended, rows));
+  };
+  if (!expected_.empty()) {
+    layer_errors_[in.layer] = relative_squared_error(projected(out), expected_[in.layer]);
+    return out;
+  }
+  // The next layer continues from the dense output: no layer's error reaches another's parameters.
+  Variable dense = attention(in.q, in.k, in.v, in.options);
+  layer_errors_[in.layer] = relative_squared_error(projected(out), projected(dense).value());
+  return dense;
 }
 
 Variable FocusModel::attend_summary(const MechanismInputs& in, const AttentionSpec& attends) {
@@ -210,11 +224,7 @@ Variable FocusModel::attend_summary(const MechanismInputs& in, const AttentionSp
   });
   if (counting_) gather_summary(in, group_ids, report, settings);
   last_group_ids_[in.layer] = {group_ids.groups, group_ids.heads, group_ids.ids, {}};
-  if (config_.objective != Objective::layer_distillation || !grad_enabled()) return out;
-  // The next layer continues from the dense output: no layer's error reaches another's parameters.
-  Variable dense = attention(in.q, in.k, in.v, in.options);
-  layer_errors_[in.layer] = layer_error(in, out, dense);
-  return dense;
+  return out;
 }
 
 void FocusModel::gather_summary(const MechanismInputs& in, const GroupIds& group_ids,
@@ -259,6 +269,7 @@ void FocusModel::gather(const MechanismInputs& in, const Routing& routing,
 
 Variable FocusModel::take_auxiliary_loss() {
   Variable sum;
+  expected_.clear();
   for (std::size_t i = 0; i < layer_errors_.size(); ++i) {
     const Variable of_grouping = grouping_->take_loss(static_cast<Index>(i));
     Variable term = std::exchange(layer_errors_[i], Variable());

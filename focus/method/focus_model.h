@@ -62,6 +62,10 @@ class FocusModel : public Adapter {
   /// The groups, what follows the tokens, and where they were fitted.
   void start_from(Adapter& other, const std::string& where) override;
 
+  /// For layer_distillation: what each layer's attention is to add to the residual stream in the
+  /// next forward pass, before bias and norm. Without them it is what dense attention adds on the
+  /// same inputs, and the next layer continues from that.
+  void expect_outputs(std::vector<Tensor> of_layers) { expected_ = std::move(of_layers); }
   /// Takes the layers' terms of the last forward pass with a graph, the grouping's or the error of
   /// layer_distillation, summed; undefined where the config has none. What a training step adds to
   /// its loss.
@@ -84,9 +88,10 @@ class FocusModel : public Adapter {
   SummarySettings summary_of(const AttentionSpec& attention, Index layer);
 
  private:
+  Variable attend_tokens(const MechanismInputs& in, const AttentionSpec& attention);
   Variable attend_summary(const MechanismInputs& in, const AttentionSpec& attention);
-  /// The layer's squared error of attention outputs after o_proj, relative to the dense ones'.
-  Variable layer_error(const MechanismInputs& in, const Variable& out, const Variable& dense) const;
+  /// Notes the layer's error of layer_distillation. Returns what the next layer continues from.
+  Variable distilled(const MechanismInputs& in, const Variable& out);
   void gather_summary(const MechanismInputs& in, const GroupIds& group_ids,
                       const SummaryReport& report, const SummarySettings& settings);
   void gather(const MechanismInputs& in, const Routing& routing, const GateOptions& options,
@@ -97,6 +102,7 @@ class FocusModel : public Adapter {
   std::unique_ptr<Grouping> grouping_;
   std::vector<GroupIds> last_group_ids_;  // of the last forward pass, without its graph
   std::vector<Variable> layer_errors_;    // of each layer, with its graph, until they are taken
+  std::vector<Tensor> expected_;          // expect_outputs(), until they are taken
   std::vector<GroupStatistics> step_groups_;
   bool counting_ = false;
   std::vector<GroupStatistics> statistics_;  // of each layer since start_counting()

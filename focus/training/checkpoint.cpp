@@ -104,9 +104,7 @@ std::filesystem::path write_result(const std::filesystem::path& folder, Session&
   std::string name = "model";
   for (const auto& adapter : session.model().adapters) {
     if (whole) break;
-    // Beside LoRA an attention is only what it was trained with.
-    const bool is_added = adapter_kind(adapter->kind()).role == AdapterRole::addition;
-    if (name == "model" || is_added) name = adapter->kind();
+    if (name == "model") name = adapter->kind();  // groups and a LoRA: focus.h5 holds both
     adapter->write_beside(folder, session.config().base);
   }
   auto path = folder / (name + ".h5");

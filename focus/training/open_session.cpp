@@ -165,6 +165,14 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
 
 namespace {
 
+/// The base as it is before any step, where a run that changes it compares with it.
+std::unique_ptr<Decoder> open_teacher(const RunConfig& config) {
+  if (!config.needs_teacher()) return nullptr;
+  LoadedModel teacher = load_model(config.base, config.tokenizer, config.precision);
+  teacher.detach_attention();
+  return std::move(teacher.decoder);
+}
+
 /// The config with the steps that its epochs of so many windows take.
 RunConfig with_steps(RunConfig config, Index windows) {
   const auto in_step =
@@ -181,7 +189,8 @@ Session open_session(const RunConfig& config) {
   config.validate();
   LoadedModel model = open_training_model(config);
   TrainingData data = open_training_data(config, model);
-  return Session(with_steps(config, data.train.num_windows()), std::move(model), std::move(data));
+  return Session(with_steps(config, data.train.num_windows()), std::move(model), std::move(data),
+                 open_teacher(config));
 }
 
 Session random_session(const RunConfig& config, const ModelConfig& shape) {
@@ -202,7 +211,12 @@ Session random_session(const RunConfig& config, const ModelConfig& shape) {
                    .context = config.data.context,
                    .shuffle = false,
                    .vocab_size = vocab_size});
-  return Session(config, std::move(model), {.train = std::move(batches)});
+  std::unique_ptr<Decoder> teacher;
+  if (config.needs_teacher()) {
+    teacher = std::make_unique<Decoder>(shape);
+    initialise(*teacher, rng);
+  }
+  return Session(config, std::move(model), {.train = std::move(batches)}, std::move(teacher));
 }
 
 }  // namespace focus

@@ -125,7 +125,7 @@ bool RunConfig::has_focus() const {
 std::vector<AdapterChoice> RunConfig::adapters() const {
   std::vector<AdapterChoice> list;
   if (has_focus()) list.push_back({&adapter_kind("focus"), focus});
-  if (method == Method::lora) list.push_back({&adapter_kind("lora"), lora});
+  if (has_lora()) list.push_back({&adapter_kind("lora"), lora});
   if (const auto trained = mechanism()) list.push_back(*trained);
   return list;
 }
@@ -189,7 +189,7 @@ void RunConfig::validate_step() const {
   check(model.dropout == 0 || trains_base(),
         "model.dropout is {}, but {} does not train the model: leave it 0{}", model.dropout,
         enum_names(method)[static_cast<std::size_t>(method)],
-        method == Method::lora ? ", or set lora.dropout" : "");
+        has_lora() ? ", or set lora.dropout" : "");
   optim.validate();
   if (has_focus()) focus.validate();
   const bool summary = has_focus() && focus.training == Training::summary;
@@ -197,17 +197,15 @@ void RunConfig::validate_step() const {
       !summary || model.dropout == 0,
       "model.dropout is {}, but summary attention (focus.training) does not support it: leave it 0",
       model.dropout);
-  check(!summary || focus.objective == Objective::lm || !trains_base(),
-        "focus.objective logit_distillation and layer_distillation compare with a frozen base: use "
-        "retrofit, or objective lm");
-  if (method == Method::lora) {
-    check(attention.name == "dense" ||
-              (attention.name == "focus" && focus.training == Training::summary &&
-               focus.objective == Objective::lm),
-          "attention focus with lora needs focus.training summary and focus.objective lm: set "
-          "these, leave attention dense, or use retrofit");
-    lora.validate();
-  }
+  check(!distils() || method != Method::scratch,
+        "focus.objective {} compares with a base, and scratch has none: use full, or objective lm",
+        value_text(focus.objective));
+  check(!distils() || focus.objective != Objective::layer_distillation || focus.lm_weight == 0 ||
+            method != Method::retrofit,
+        "focus.lm_weight is {}, but in a retrofit layer_distillation leaves the predictions dense: "
+        "leave it 0, or use logit_distillation",
+        focus.lm_weight);
+  if (has_lora()) lora.validate();
   if (const auto other = mechanism()) {
     check(!other->kind->has_parameters() || method == Method::retrofit,
           "attention {0} is trained on a frozen base: use method retrofit", other->kind->name);

@@ -25,14 +25,21 @@ namespace focus {
 /// that get a gradient.
 enum class Method {
   retrofit,   // Focus on a frozen base: centroids and projections only
-  two_phase,  // a retrofit first, then every parameter of Focus and of the base
+  two_phase,  // a retrofit first, then every parameter of Focus and of the base, or of a LoRA
   full,       // every parameter of a base
   scratch,    // every parameter of a new model
-  lora        // low-rank adapters on a frozen base's linears
+  lora        // low-rank adapters on a frozen base's linears, with Focus both together
 };
 constexpr auto enum_names(Method) {
   return std::array<std::string_view, 5>{"retrofit", "two_phase", "full", "scratch", "lora"};
 }
+
+/// What the second phase of two_phase trains beside the centroids.
+enum class SecondPhase {
+  full,  // every parameter of the base
+  lora   // low-rank adapters on it
+};
+constexpr auto enum_names(SecondPhase) { return enum_list("full", "lora"); }
 
 /// The attention that a model is trained with: dense, focus, or a mechanism of the table that has a
 /// gradient or parameters, with its settings after colons as in an attention spec: window:32.
@@ -153,6 +160,7 @@ struct TwoPhaseConfig {
   std::int64_t phase1_steps = 250;
   double lr = 1e-4;
   std::int64_t warmup_steps = 20;
+  SecondPhase method = SecondPhase::full;
 
   template <class F>
   void visit(F&& f) {
@@ -160,6 +168,9 @@ struct TwoPhaseConfig {
       "number of first steps, which train only centroids, as in a retrofit; the remaining steps "
       "train all",
       {1, 1e12});
+    f("method", method,
+      "what phase 2 trains beside the centroids: full: all weights of the base; lora: low-rank "
+      "adapters on it");
     f("lr", lr, "peak learning rate of phase 2 (optim.lr is phase 1's)");
     f("warmup_steps", warmup_steps,
       "steps of linear warm-up in phase 2, which restarts optimiser and schedule", {0, 1e12});
@@ -200,9 +211,10 @@ struct RunConfig {
     f("method", method,
       "retrofit: centroids on a frozen base; two_phase: retrofit first, then centroids and base; "
       "full: all weights of a base; scratch: a new model; lora: low-rank adapters on a frozen "
-      "base");
+      "base, with attention focus centroids too");
     f("attention", attention,
-      "attention of full and scratch: dense, focus, or a baseline with its settings after colons, "
+      "attention of full, scratch and lora: dense, focus, or (full, scratch) a baseline with its "
+      "settings after colons, "
       "such as window:32 or routing_transformer:8:local_window=64; two_phase always uses focus, "
       "retrofit focus or indexer");
     f("precision", precision,
@@ -246,6 +258,14 @@ struct RunConfig {
   }
 
   bool has_focus() const;
+  bool has_lora() const {
+    return method == Method::lora ||
+           (method == Method::two_phase && two_phase.method == SecondPhase::lora);
+  }
+  /// Whether the loss compares with the base, and whether that then needs weights of its own,
+  /// because the run changes the model's.
+  bool distils() const { return has_focus() && focus.objective != Objective::lm; }
+  bool needs_teacher() const { return distils() && trains_base(); }
   /// The mechanism of the table that is trained through, if it is one.
   std::optional<AdapterChoice> mechanism() const;
   /// The adapters of the decoder, in this order.
@@ -254,7 +274,7 @@ struct RunConfig {
   bool trains_base() const { return trains_base_at(steps - 1); }
   bool trains_base_at(std::int64_t step) const {
     return method == Method::full || method == Method::scratch ||
-           (method == Method::two_phase && step >= two_phase.phase1_steps);
+           (method == Method::two_phase && !has_lora() && step >= two_phase.phase1_steps);
   }
   /// What `step` (the first is 0) belongs to; two_phase has two phases, every other method one.
   TrainingPhase phase_at(std::int64_t step) const;

@@ -8,13 +8,6 @@
 namespace focus {
 namespace {
 
-/// What the model computes with dense attention, a constant.
-Tensor dense_hidden_states(Decoder& decoder, const Batch& batch) {
-  const NoGrad guard;
-  const AttachedMechanism dense(decoder, AttentionMechanism{});
-  return decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch)).value();
-}
-
 /// The factor of each part's mean loss: the step's loss is the mean over all its target tokens, as
 /// in transformers. 1 if all parts have equally many.
 std::vector<Real> weights_of_parts(const std::vector<Batch>& parts) {
@@ -38,9 +31,15 @@ void check_positions(const RunConfig& config, const LoadedModel& model) {
          config.data.context, positions, model.where, positions);
 }
 
-Session::Session(RunConfig config, LoadedModel model, TrainingData data)
-    : config_(std::move(config)), model_(std::move(model)), data_(std::move(data)) {
+Session::Session(RunConfig config, LoadedModel model, TrainingData data,
+                 std::unique_ptr<Decoder> teacher)
+    : config_(std::move(config)),
+      model_(std::move(model)),
+      data_(std::move(data)),
+      teacher_(std::move(teacher)) {
   config_.validate_step();
+  check(teacher_ != nullptr || !config_.needs_teacher(),
+        "session: a run that changes the base needs a teacher of its own");
   check_positions(config_, model_);
   for (const auto& adapter : model_.adapters) {
     if (data_.train.by_document() && !adapter->separates_documents())
@@ -73,6 +72,8 @@ void Session::enter_phase(std::int64_t step) {
   phase_ = config_.phase_at(step);
   trains_base_ = config_.trains_base_at(step);
   set_requires_grad(*model_.decoder, trains_base_);
+  if (LoraModel* const lora = model_.lora())
+    lora->set_trainable(config_.method == Method::lora || !in_first_phase());
   adamw_.reset();  // its moments' memory is the next one's
   adamw_ = std::make_unique<AdamW>(trainable(), phase_.optim);
   steps_ = step;
@@ -103,23 +104,46 @@ void Session::place_keys(const WorkProgress& progress) {
               });
 }
 
+Tensor Session::teach(const Batch& batch, std::vector<Tensor>* outputs) {
+  const NoGrad guard;
+  Decoder& teacher = teacher_ ? *teacher_ : *model_.decoder;
+  const WithoutLora without(model_.lora(), *model_.decoder);
+  AttentionMechanism dense;
+  if (outputs != nullptr)
+    dense = [&teacher, outputs](const MechanismInputs& in) {
+      Variable out = attention(in.q, in.k, in.v, in.options);
+      const Shape rows = {in.q.dim(0), in.q.dim(1), in.q.dim(2) * in.q.dim(3)};
+      const Weight& o_proj = teacher.layers()[in.layer].self_attn.o_proj.weight;
+      outputs->push_back(linear(reshape(out, rows), o_proj, {}).value());
+      return out;
+    };
+  const AttachedMechanism attached(teacher, dense);
+  return teacher.hidden_states(batch.ids, batch.batch, 0, pass_over(batch)).value();
+}
+
 Variable Session::loss_of(const Batch& batch, const ForwardContext& context) {
   Decoder& decoder = *model_.decoder;
   FocusModel* const focus = model_.focus();
-  const bool placed = focus != nullptr && focus->mode.kind == AttentionKind::summary;
-  switch (placed ? focus->config().objective : Objective::lm) {
-    case Objective::lm:
-      break;
-    case Objective::logit_distillation: {
-      const Tensor reference = dense_hidden_states(decoder, batch);
-      return decoder.kl_divergence(
-          decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch, context)), reference);
-    }
-    case Objective::layer_distillation:
-      decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch, context));
-      return focus->take_auxiliary_loss();
+  const bool placed = focus != nullptr && focus->mode.kind != AttentionKind::dense;
+  const Objective objective = placed ? focus->config().objective : Objective::lm;
+  if (objective == Objective::lm) return batch_loss(decoder, batch, context);
+  const bool by_layer = objective == Objective::layer_distillation;
+  Tensor reference;
+  if (!by_layer) {
+    reference = teach(batch);
+  } else if (trains_base_ || model_.lora() != nullptr) {
+    // Where the layers themselves are trained, what they receive is their own.
+    std::vector<Tensor> outputs;
+    teach(batch, &outputs);
+    focus->expect_outputs(std::move(outputs));
   }
-  return batch_loss(decoder, batch, context);
+  const Variable hidden =
+      decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch, context));
+  const Variable loss = by_layer ? focus->take_auxiliary_loss()
+                                 : decoder.kl_divergence(hidden, reference, teacher_.get());
+  const auto lm_weight = static_cast<Real>(focus->config().lm_weight);
+  if (lm_weight == 0) return loss;
+  return add(loss, scale(decoder.cross_entropy(hidden, batch.targets()), lm_weight));
 }
 
 StepReport Session::step(const WorkProgress& progress) {

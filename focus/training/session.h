@@ -42,8 +42,10 @@ using WorkProgress = std::function<void(std::string_view work, double share)>;
 class Session {
  public:
   /// `model` has its adapters on. Throws std::invalid_argument where settings do not fit together,
-  /// and as check_positions().
-  Session(RunConfig config, LoadedModel model, TrainingData data);
+  /// and as check_positions(). `teacher` is the base before any step, where the config needs one
+  /// with weights of its own (RunConfig::needs_teacher()).
+  Session(RunConfig config, LoadedModel model, TrainingData data,
+          std::unique_ptr<Decoder> teacher = nullptr);
 
   const RunConfig& config() const { return config_; }
   LoadedModel& model() { return model_; }
@@ -115,6 +117,9 @@ class Session {
   std::vector<double> validation_record(const Batch& batch, bool distils);
   /// The loss of focus.objective.
   Variable loss_of(const Batch& batch, const ForwardContext& context);
+  /// The hidden states of the base as it is, with dense attention and without a LoRA. Where
+  /// `outputs` is given it becomes what each layer's attention adds there, before bias and norm.
+  Tensor teach(const Batch& batch, std::vector<Tensor>* outputs = nullptr);
   StepInfo place_of(std::int64_t step) const {
     const TrainingPhase phase = config_.phase_at(step);
     return {.step = step, .first_phase = phase.first == 0, .steps = phase.steps};
@@ -123,6 +128,7 @@ class Session {
   RunConfig config_;
   LoadedModel model_;
   TrainingData data_;
+  std::unique_ptr<Decoder> teacher_;  // null: the model itself, its weights being the base's
   TrainingPhase phase_;
   bool trains_base_ = false;
   std::unique_ptr<AdamW> adamw_;

@@ -165,7 +165,7 @@ TEST(CliFit, BadInputIsOneLine) {
 
 TEST(CliKeys, EvalAgainstDense) {
   const auto rows = cli()
-                        .figures(evaluate("--against-dense --attention "
+                        .figures(evaluate("--against dense --attention "
                                           "dense,local,summary:0,summary:1,summary:4"))
                         .at("rows");
   ASSERT_EQ(rows.size(), 5u);
@@ -187,7 +187,7 @@ TEST(CliKeys, EvalAgainstDense) {
   EXPECT_EQ(rows[3].at("routing"), "keys");
   EXPECT_GT(rows[3].at("largest_group"), 0.24);
   EXPECT_LE(rows[3].at("largest_group"), 1.0);
-  const std::string table = cli().must_run(evaluate("--against-dense")).out;
+  const std::string table = cli().must_run(evaluate("--against dense")).out;
   expect_parts(table, {"KL  nats against dense"});
   for (const char* part : {"balanced: ", "nan"}) EXPECT_FALSE(contains(table, part)) << table;
 }
@@ -262,14 +262,14 @@ TEST(CliKeys, LoraBesideThemIsReadBackWithBoth) {
   const std::string out = cli().fresh("lora");
   cli().must_run(cli().retrofit(
       keys_run({"method=lora", "attention=focus", "lora.r=2", "optim.lr=0.02", "out=" + out})));
-  const StoreReader store(out + "/lora.h5");
+  const StoreReader store(out + "/focus.h5");
   EXPECT_TRUE(store.has("/lora") && store.has("/focus"));
   const Words alone = "{base} --text {train} --context 64 --attention";
-  const Words both = words("{base} --adapter {}/lora.h5 --text {train} --attention", out);
+  const Words both = words("{base} --adapter {}/focus.h5 --text {train} --attention", out);
   // With dense attention LoRA alone is seen, with summary both are.
   EXPECT_NE(cli().perplexity(both + "dense"), cli().perplexity(alone + "dense"));
   EXPECT_NE(cli().perplexity(both + "summary"), cli().perplexity(both + "dense"));
-  const auto info = cli().figures({"info", out + "/lora.h5"});
+  const auto info = cli().figures({"info", out + "/focus.h5"});
   EXPECT_GT(info.at("lora_parameters"), 0);
   EXPECT_EQ(info.at("focus_grouping"), "keys");
 }
@@ -332,7 +332,7 @@ runs:
   - {name: tokens, focus.tokens.routing_dim: 8}
   - {name: placed, steps: 0, focus: {grouping: keys, training: summary}}
   - {name: trained, focus: {grouping: keys, training: summary}}
-eval: {valid: [{valid}], context: 64, against_dense: true,
+eval: {valid: [{valid}], context: 64, against: dense,
        attentions: [dense, "hard:1", "summary:1", "summary:9"]}
 )");
   cli().must_run({"compare", path, "--dry-run"});

@@ -240,8 +240,8 @@ TEST(CliLora, RefusalsNameWhatIsWrongAndWriteNothing) {
   };
   refused(cli().retrofit({"method=lora", "lora.target_modules=[c_attn]", "out=" + out}),
           "named 'c_attn'; it has");
-  refused(cli().retrofit({"method=lora", "attention=focus", "out=" + out}),
-          "with lora needs focus.training summary");
+  refused(cli().retrofit({"method=lora", "attention=focus", "focus.lm_weight=1", "out=" + out}),
+          "focus.lm_weight is 1, but focus.objective lm");
   refused(words("merge {base} --adapter {adapter} --out {}", out), "is not a LoRA adapter");
   refused(words("merge {other} --adapter {}/lora.h5 --out {}", folder, out),
           "use the base it was trained on");

@@ -68,6 +68,9 @@ INSTANTIATE_TEST_SUITE_P(
                                  "focus.grouping=keys focus.training=summary "
                                  "focus.objective=logit_distillation"},
                     SharedMethod{"lora", false, "method=lora lora.target_modules=[q_proj]"},
+                    SharedMethod{"distilled", false,
+                                 "method=lora attention=focus focus.training=hard "
+                                 "focus.objective=logit_distillation focus.lm_weight=0.5"},
                     SharedMethod{"full", false, "method=full"},
                     SharedMethod{"scratch", true, "attention=focus model.dropout=0.1"}),
     [](const auto& method) { return method.param.name; });
@@ -178,7 +181,7 @@ TEST(SharedEvaluation, WindowsHaveTheFiguresOfOneProcess) {
   SKIP_WITHOUT_LAUNCHER();
   expect_same_evaluation(
       "eval {base} --adapter {adapter} --text {train} {valid} --context 32 --stride 2 "
-      "--against-dense --far 8 --attention dense,soft,hard:1,window:6 "
+      "--against dense --far 8 --attention dense,soft,hard:1,window:6 "
       "--recall recall:documents=3:keys=3 --beyond-positions",
       {"json", "html"});
 }

@@ -73,6 +73,14 @@ const std::vector<RunKind> kKinds = {
     {"indexer", "attention=indexer:6:local_window=3:heads=2", {3}},
     {"lora", "method=lora lora.dropout=0.2 data.gradient_accumulation_steps=2", {3, 6}},
     {"lora_bf16", "method=lora lora.r=2 precision=bf16", {5}},
+    {"lora_distilled",
+     "method=lora attention=focus focus.grouping=keys focus.training=summary "
+     "focus.objective=logit_distillation focus.lm_weight=0.5 lora.dropout=0.2",
+     {3}},
+    {"two_phase_lora",
+     "method=two_phase two_phase.method=lora two_phase.phase1_steps=4 "
+     "focus.training=hard focus.objective=logit_distillation",
+     {3, 4, 6}},
     {"two_phase",
      "method=two_phase two_phase.phase1_steps=5 two_phase.warmup_steps=2",
      {3, 5, 6, 8}},

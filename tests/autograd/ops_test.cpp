@@ -257,6 +257,28 @@ TEST(LinearKlDivergence, Gradient) {
         {randn({4, 3}, 1)});
 }
 
+TEST(LinearKlDivergence, GradientOfAWeightThatLearnsFromAnother) {
+  const Tensor reference = randn({4, 3}, 2);
+  const Weight teacher(randn({7, 3}, 3));
+  for (const Real cap : {Real(0), Real(1.5)})
+    expect_gradients(
+        [&](const Variables& in) {
+          return linear_kl_divergence(in[0], reference, in[1], cap, &teacher);
+        },
+        {randn({4, 3}, 1), randn({7, 3}, 4)});
+  // From the same weight, which is a constant then, the numbers are the same.
+  const Tensor x = randn({4, 3}, 1);
+  EXPECT_EQ(linear_kl_divergence(Variable(x), reference, teacher, 0, &teacher).value()[0],
+            linear_kl_divergence(Variable(x), reference, teacher).value()[0]);
+}
+
+TEST(LinearKlDivergence, AWeightThatIsTrainedNeedsAnotherForTheReference) {
+  Weight weight(Variable(randn({7, 3}, 3)));
+  weight.set_requires_grad(true);
+  EXPECT_THROW(linear_kl_divergence(Variable(randn({4, 3}, 1)), randn({4, 3}, 2), weight),
+               std::invalid_argument);
+}
+
 TEST(LinearKlDivergence, OfItselfIsNothing) {
   const Tensor x = randn({5, 4}, 1), weight = randn({600, 4}, 3);
   EXPECT_NEAR(static_cast<double>(linear_kl_divergence(Variable(x), x, weight).value()[0]), 0,

@@ -80,10 +80,10 @@ focus train mine.yaml seed=2 focus.tokens.gate=logit optim.lr=0.001
 | method | what is trained | what the run leaves |
 |---|---|---|
 | `retrofit` | centroids and routing projection of each layer, on a frozen base | `focus.h5`, an adapter |
-| `two_phase` | that for `two_phase.phase1_steps`, then these and the base together | `model.h5`, Focus in it |
+| `two_phase` | that for `two_phase.phase1_steps`, then these and the base together; with `two_phase.method=lora` these and a LoRA | `model.h5`, Focus in it; with a LoRA as `lora` |
 | `full` | all of a base, with the attention that `attention` names | `model.h5` |
 | `scratch` | a new model, shaped by `model` | `model.h5` |
-| `lora` | low-rank adapters on a frozen base | `lora.h5`, and PEFT's two files |
+| `lora` | low-rank adapters on a frozen base; with `attention=focus` the centroids too | `lora.h5`, or `focus.h5` with both, and PEFT's two files |
 
 The second phase of `two_phase` has a separate learning rate and warm-up, and its optimiser starts with a new state. `steps` counts
 both phases; `focus.tokens.sequence_steps` applies to the first phase only. A checkpoint of the first phase needs the same base, as

@@ -2,6 +2,7 @@
 // files, read and written.
 #include "focus/adapters/lora/lora.h"
 #include "tests/support/golden_curve.h"
+#include "tests/support/grouping_layers.h"
 #include "tests/support/temp_folder.h"
 
 namespace focus {
@@ -63,6 +64,33 @@ TEST_P(Lora, TrainingCurveAgrees) {
   const auto final = lora->tensors();
   EXPECT_EQ(final.size(), file.names("final").size());
   for (const auto& [name, value] : final)
+    expect_near(name, value.span(), file.numbers("final/" + name));
+}
+
+TEST_P(Lora, DistilledTogetherWithFocusTheCurveAgrees) {
+  const GoldenFile file(folder() + "/distilled.h5");
+  RunConfig run;
+  run.method = Method::lora;
+  run.attention = {.name = "focus"};
+  run.focus = golden_focus_config(file);
+  run.focus.objective = Objective::logit_distillation;
+  run.focus.lm_weight = file.attribute("lm_weight");
+  Rng rng(0);
+  model.attach(adapter_kind("focus").make(run.focus, decoder->config(), decoder, rng));
+  std::vector<FocusLayer>& layers = token_layers(*model.focus());
+  const auto tensors_of = [&](const std::string& when) {
+    std::vector<std::pair<std::string, Variable*>> list;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      list.emplace_back(fmt::format("{}/layers/{}/w_g", when, i), &layers[i].projection);
+      list.emplace_back(fmt::format("{}/layers/{}/centroids", when, i), &layers[i].centroids);
+    }
+    return list;
+  };
+  for (const auto& [name, value] : tensors_of("initial")) *value = file.tensor(name);
+  const Session session = run_curve(file, run, std::move(model));
+  for (const auto& [name, value] : tensors_of("final"))
+    expect_near(name, value->value().span(), file.numbers(name));
+  for (const auto& [name, value] : lora->tensors())
     expect_near(name, value.span(), file.numbers("final/" + name));
 }
 

@@ -65,7 +65,8 @@ inline Session tiny_session(const RunConfig& config, const std::string& family =
   TrainingData data{.train = tiny_batches(config.data.context, config.data.batch, 5),
                     .valid = tiny_batches(config.data.context, 1, 9, false),
                     .fingerprint = "tiny"};
-  return Session(config, std::move(model), std::move(data));
+  return Session(config, std::move(model), std::move(data),
+                 config.needs_teacher() ? std::move(tiny_loaded(family).decoder) : nullptr);
 }
 
 using NamedTensors = std::map<std::string, Tensor>;

@@ -114,6 +114,23 @@ class LoraModel : public Adapter {
   bool attached_ = false;
 };
 
+/// While it lives the LoRA, where there is one, adds nothing: the decoder is the base.
+class WithoutLora {
+ public:
+  WithoutLora(LoraModel* lora, Decoder& decoder) : lora_(lora), decoder_(decoder) {
+    if (lora_ != nullptr) lora_->detach();
+  }
+  WithoutLora(const WithoutLora&) = delete;
+  WithoutLora& operator=(const WithoutLora&) = delete;
+  ~WithoutLora() {
+    if (lora_ != nullptr) lora_->attach(decoder_);
+  }
+
+ private:
+  LoraModel* lora_;
+  Decoder& decoder_;
+};
+
 /// A LoRA in files that name no base: it fits every model that has its linears.
 SavedAdapter saved_lora(const std::filesystem::path& path,
                         std::unique_ptr<LoraModel> (*read)(const std::filesystem::path& path,

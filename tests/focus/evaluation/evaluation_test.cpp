@@ -248,7 +248,7 @@ TEST(Evaluation, RowsSayWhatRan) {
 
 TEST(Evaluation, AgainstDenseIsZeroForDenseAndPairedForOthers) {
   LoadedModel model = with_keys();
-  EvalSettings settings{.context = 40, .stride = 20, .against_dense = true};
+  EvalSettings settings{.context = 40, .stride = 20, .against = Against::dense};
   const std::vector<EvalText> texts = {tiny_text()};
   const Row dense = evaluate(model, {}, texts, settings);
   EXPECT_NEAR(dense.kl.value(), 0, 1e-6);
@@ -264,13 +264,13 @@ TEST(Evaluation, AgainstDenseIsZeroForDenseAndPairedForOthers) {
   const Row all = row_of("summary:4");
   EXPECT_NEAR(all.kl.value(), 0, 1e-6);
   EXPECT_NEAR(all.nats_against_dense.value(), 0, 1e-5);
-  settings.against_dense = false;
+  settings.against = Against::none;
   EXPECT_FALSE(row_of("summary").kl);
 }
 
 TEST(Evaluation, RowsShareWhatDenseAttentionPredicts) {
   LoadedModel model = with_keys();
-  const EvalSettings settings{.context = 40, .stride = 20, .against_dense = true};
+  const EvalSettings settings{.context = 40, .stride = 20, .against = Against::dense};
   const std::vector<EvalText> texts = {tiny_text(), tiny_text(90)};
   DenseReference shared;
   for (const char* word : {"summary:0:block=1", "window:3", "dense"}) {
@@ -288,7 +288,7 @@ std::pair<std::string, std::vector<double>> said_by(Ranks& ranks, const char* wo
   LoadedModel model = with_focus();
   // One pass holds 256 windows of 16 tokens.
   const std::vector<EvalText> texts = {tiny_text(700), tiny_text(30), tiny_text(600)};
-  const EvalSettings settings{.context = 16, .stride = 1, .against_dense = true};
+  const EvalSettings settings{.context = 16, .stride = 1, .against = Against::dense};
   TokenLosses losses;
   const AttentionSpec spec = spec_of(word, model);
   Row row = evaluate(model, spec, texts, settings, {.losses = &losses, .ranks = &ranks});

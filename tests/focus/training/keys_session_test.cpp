@@ -242,30 +242,9 @@ TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
        "focus.ablations apply to groups of tokens only");
   says([](RunConfig& c) { c.focus.summary.selection = GroupSelection::own; },
        "focus.summary.selection own");
-  const auto with_focus = [](RunConfig& c) { c.attention = {.name = "focus"}; };
-  for (const Objective objective : {Objective::logit_distillation, Objective::layer_distillation}) {
-    const auto distils = [&](RunConfig& c) {
-      with_focus(c);
-      c.focus.objective = objective;
-    };
-    says(
-        [&](RunConfig& c) {
-          c.focus = tiny_focus();
-          c.focus.objective = objective;
-        },
-        "need focus.training summary");
-    says(distils, "frozen base", Method::full);
-    says(distils, "with lora needs", Method::lora);
-  }
   says(
-      [&](RunConfig& c) {
-        with_focus(c);
-        c.focus = tiny_focus();
-      },
-      "with lora needs", Method::lora);
-  says(
-      [&](RunConfig& c) {
-        with_focus(c);
+      [](RunConfig& c) {
+        c.attention = {.name = "focus"};
         c.model.dropout = 0.1;
       },
       "model.dropout", Method::full);

@@ -218,6 +218,12 @@ TEST(Session, LayersThatAreComputedAgainGiveTheSameBits) {
     if (family == "llama") lora.lora.target_modules = {"q_proj", "down_proj"};
     if (family == "gpt_neox") lora.lora.target_modules = {"query_key_value"};
     expect_same(lora, family);
+    lora.attention = {.name = "focus"};
+    lora.focus.objective = Objective::logit_distillation;
+    for (const Training training : {Training::soft, Training::hard}) {
+      lora.focus.training = training;
+      expect_same(lora, family);
+    }
   }
 }
 
