@@ -221,8 +221,7 @@ std::optional<double> Session::validate(const WorkProgress& progress, std::int64
   for (const auto& adapter : model_.adapters) adapter->begin_validation();
   const Index all = data_.valid->num_windows();
   const Index windows = std::min<Index>(validation_windows(), most);
-  const bool distils =
-      finished() && config_.has_focus() && config_.focus.objective != Objective::lm;
+  const bool distils = finished() && config_.distils();
   // Spread over the text: its first windows alone may all be of one book.
   std::vector<std::vector<double>> records;
   for (Index i = 0; i < windows; ++i) {
@@ -254,8 +253,8 @@ std::vector<double> Session::validation_record(const Batch& batch, bool distils)
   const auto loss = static_cast<double>(decoder.cross_entropy(hidden, batch.targets()).value()[0]);
   double kl = 0;
   if (distils) {
-    const Tensor dense = dense_hidden_states(decoder, batch);
-    kl = static_cast<double>(decoder.kl_divergence(hidden, dense).value()[0]);
+    const Tensor reference = teach(batch);
+    kl = static_cast<double>(decoder.kl_divergence(hidden, reference, teacher_.get()).value()[0]);
   }
   return {weight * loss, weight, static_cast<double>(pairs.attended),
           static_cast<double>(pairs.all), weight * kl};

@@ -86,7 +86,7 @@ class Session {
   /// What the last validation computed beside the loss.
   struct Validated {
     std::optional<double> pairs_attended = {};  // share of the causal pairs, where counted
-    std::optional<double> kl = {};  // KL(dense || trained) of a finished run that distils, in nats
+    std::optional<double> kl = {};  // KL(teacher || trained) of a finished run that distils, nats
   };
   const Validated& validated() const { return validated_; }
 
