@@ -1,5 +1,7 @@
 #include "apps/command.h"
 #include "autograd/base/check.h"
+#include "data/files/durable_file.h"
+#include "data/gguf/gguf.h"
 #include "data/tensors/checkpoint_folder.h"
 #include "focus/models/model_export.h"
 
@@ -19,8 +21,16 @@ void refuse_own_folder(const ExportArguments& o, const std::string& adapter) {
     fail("{}: is the folder of the adapter itself; choose another folder", o.out);
 }
 
+/// Whether an adapter holds a LoRA, alone or beside groups.
+bool holds_lora(const std::filesystem::path& adapter) {
+  if (std::filesystem::is_directory(adapter)) return std::filesystem::exists(adapter / kPeftConfig);
+  return is_gguf(adapter) || StoreReader(adapter).has("/lora");
+}
+
 int export_adapter(const ExportArguments& o) {
   refuse_own_folder(o, o.source);
+  if (holds_lora(o.source))
+    fail("{0}: holds a LoRA beside its groups; give the base first, and --adapter {0}", o.source);
   const SavedFocus saved = open_focus(o.source);
   write_adapter_folder(o.out, saved, o.overwrite);
   fmt::print("{}: Focus adapter for {} layers, {} groups, base {}\n", o.out, saved.shape.num_layers,
@@ -31,24 +41,32 @@ int export_adapter(const ExportArguments& o) {
   return 0;
 }
 
-/// A LoRA as the folder that PEFT reads.
+/// A LoRA as the folder that PEFT reads, beside groups that it was trained with.
 int export_lora(const ExportArguments& o, LoadedModel& model) {
   if (o.with_code) fail("--with-code: PEFT and transformers have the code of a LoRA");
   Index parameters = 0;
   model.lora()->visit_parameters(
       [&](const std::string&, const Variable& p) { parameters += p.shape().size(); });
-  write_lora_folder(o.out, *model.lora(), o.source, o.overwrite);
-  fmt::print("{}: LoRA of rank {} for PEFT, {} parameters\n", o.out, model.lora()->config().r,
-             parameters);
-  write_json(o.json, {{"folder", o.out}, {"kind", "lora"}});
+  write_lora_folder(o.out, model, o.source, o.overwrite);
+  fmt::print("{}: LoRA of rank {} for PEFT, {} parameters{}\n", o.out, model.lora()->config().r,
+             parameters,
+             model.focus() == nullptr
+                 ? ""
+                 : fmt::format(", and Focus with {} groups", model.focus()->config().num_groups));
+  write_json(o.json, {{"folder", o.out}, {"kind", "lora"}, {"focus", model.focus() != nullptr}});
   return 0;
 }
 
+/// Writes groups with their code and the weights of the model, its LoRA merged into them.
+int export_merged(ExportArguments o);
+
 int export_model(const ExportArguments& o) {
   if (!o.adapter.empty()) refuse_own_folder(o, o.adapter);
-  if (!o.adapter.empty() && !is_focus_alone(result_of_run(o.adapter))) {
+  if (const auto adapter = o.adapter.empty() ? "" : result_of_run(o.adapter);
+      !adapter.empty() && (!is_focus_alone(adapter) || holds_lora(adapter))) {
     LoadedModel model = load_model(o.source, o.tokenizer);
     load_adapter(o.adapter, model);
+    if (model.lora() != nullptr && model.focus() != nullptr && o.with_code) return export_merged(o);
     if (model.lora() != nullptr) return export_lora(o, model);
   }
   const ModelFiles files = open_model(o.source, o.tokenizer);
@@ -92,6 +110,17 @@ int export_model(const ExportArguments& o) {
   return 0;
 }
 
+int export_merged(ExportArguments o) {
+  LoadedModel model = load_model(o.source, o.tokenizer, Precision::float32, WeightUse::trainable);
+  load_adapter(o.adapter, model);
+  model.lora()->merge();
+  const DurableFolder beside(o.out + ".merging", true, [](const std::string&) { return false; });
+  o.source = (beside.temporary() / "model.h5").string();
+  o.adapter.clear();
+  write_merged_model(o.source, model);
+  return export_model(o);
+}
+
 GgufWritten write_gguf_base(const ExportArguments& o, Dtype dtype) {
   return write_gguf_model(o.gguf, open_model(o.source, o.tokenizer), dtype, o.tokenizer.empty());
 }
@@ -101,7 +130,12 @@ GgufWritten write_gguf_lora(const ExportArguments& o, Dtype dtype) {
   load_adapter(o.adapter, model);
   if (model.lora() == nullptr)
     fail("{}: is not a LoRA adapter; llama.cpp does not have Focus attention", o.adapter);
-  return write_gguf_adapter(o.gguf, model, dtype);
+  GgufWritten written = write_gguf_adapter(o.gguf, model, dtype);
+  if (model.focus() != nullptr)
+    written.notices.push_back(
+        "the LoRA was trained with groups, which llama.cpp does not have: there it attends "
+        "densely");
+  return written;
 }
 
 int export_gguf(const ExportArguments& o) {

@@ -7,6 +7,7 @@
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/gguf/gguf.h"
+#include "data/tensors/safetensors.h"
 #include "focus/adapters/lora/lora.h"
 #include "focus/method/summary/head_budgets.h"
 
@@ -104,17 +105,21 @@ void describe_focus(const SavedFocus& focus, Facts& facts) {
                                            focus.config.num_groups));
 }
 
-void describe_gguf_adapter(const GgufSource& source, Facts& facts) {
-  const GgufMetadata& metadata = source.metadata();
+void describe_lora_tensors(const TensorSource& source, Facts& facts) {
   Index parameters = 0;
   for (const TensorInfo& info : source.tensors()) parameters += info.size();
+  facts.add("tensors", types_of(source));
+  facts.add("lora_parameters", parameters);
+  tell_nonfinite(nonfinite_of(source), facts);
+}
+
+void describe_gguf_adapter(const GgufSource& source, Facts& facts) {
+  const GgufMetadata& metadata = source.metadata();
   facts.add("file", source.describe());
   facts.add("kind", "GGUF adapter");
   facts.add("architecture", shown(metadata.text("general.architecture").value_or("")));
   facts.add("lora_alpha", metadata.number("adapter.lora.alpha").value_or(0));
-  facts.add("tensors", types_of(source));
-  facts.add("lora_parameters", parameters);
-  tell_nonfinite(nonfinite_of(source), facts);
+  describe_lora_tensors(source, facts);
 }
 
 void describe_gguf(const std::string& path, Facts& facts) {
@@ -127,10 +132,13 @@ void describe_gguf(const std::string& path, Facts& facts) {
 }
 
 void describe_folder(const std::string& path, Facts& facts) {
-  const bool adapter = is_focus_alone(path);
+  const std::filesystem::path peft = std::filesystem::path(path) / kPeftWeights;
+  const bool lora = std::filesystem::exists(peft);
+  const bool adapter = lora || is_focus_alone(path);
   facts.add("file", path);
   facts.add("kind", adapter ? "adapter folder" : "Hugging Face folder");
   if (!adapter) describe_model(open_model(path), facts);
+  if (lora) describe_lora_tensors(SafetensorsFile(peft), facts);
   if (!has_focus(path)) return;
   const SavedFocus focus = open_focus_folder(path);
   read_focus(focus);  // every tensor must be there

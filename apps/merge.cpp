@@ -51,7 +51,8 @@ int run_merge(Arguments arguments) {
   bool overwrite = false;
   CLI::App app(
       "Merges a LoRA adapter into the weights of its base and writes a model that needs no "
-      "adapter. Runs both on the same tokens with dense attention and prints the difference.",
+      "adapter; groups that it was trained with come with it. Runs both on the same tokens with "
+      "dense attention and prints the difference.",
       "focus merge");
   options.add_to(app, {"precision"});
   app.add_option("--out", out, "checkpoint file to write (.h5)")->required();
@@ -88,9 +89,7 @@ int run_merge(Arguments arguments) {
     largest = std::max(largest, std::abs(beside));
     difference = std::max(difference, std::abs(beside - static_cast<double>(after.logits[i])));
   }
-  StoreWriter store(out, "model");
-  write_model(store, model);
-  store.commit();
+  write_merged_model(out, model);
 
   const double perplexity_difference = after.perplexity - before.perplexity;
   if (!texts.empty())

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 34400;
+constexpr std::size_t kMostLinesOfTests = 35380;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -196,31 +196,31 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 3725},
-                                                     {"apps/terminal", 200},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 3885},
+                                                     {"apps/terminal", 205},
                                                      {"autograd", 1080},
                                                      {"autograd/attention", 1900},
                                                      {"autograd/base", 790},
-                                                     {"autograd/gemm", 1710},
-                                                     {"autograd/ops", 860},
-                                                     {"autograd/simd", 3600},
-                                                     {"data/chat", 4390},
-                                                     {"data/files", 1630},
-                                                     {"data/gguf", 1775},
+                                                     {"autograd/gemm", 1735},
+                                                     {"autograd/ops", 875},
+                                                     {"autograd/simd", 3690},
+                                                     {"data/chat", 4435},
+                                                     {"data/files", 1660},
+                                                     {"data/gguf", 1795},
                                                      {"data/settings", 1185},
                                                      {"data/synthetic", 825},
                                                      {"data/tensors", 1920},
-                                                     {"data/text", 760},
-                                                     {"data/tokenizers", 3030},
-                                                     {"data/tokens", 1350},
-                                                     {"focus", 280},
-                                                     {"focus/adapters", 3025},
-                                                     {"focus/evaluation", 4885},
+                                                     {"data/text", 795},
+                                                     {"data/tokenizers", 3035},
+                                                     {"data/tokens", 1415},
+                                                     {"focus", 310},
+                                                     {"focus/adapters", 3055},
+                                                     {"focus/evaluation", 5025},
                                                      {"focus/generation", 510},
-                                                     {"focus/method", 6660},
-                                                     {"focus/models", 1935},
+                                                     {"focus/method", 6720},
+                                                     {"focus/models", 2005},
                                                      {"focus/speed", 720},
-                                                     {"focus/training", 3170},
+                                                     {"focus/training", 3630},
                                                      {"layers", 3100},
                                                      {"layers/architectures", 610},
                                                      {"optim", 515}};

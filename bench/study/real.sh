@@ -31,6 +31,8 @@ watched=$novels/valid/Burnett_Garden_1911.txt.xz
 several=$(printf "$novels/train/%s.txt.xz," Hardy_Tess_1891 Conrad_Nostromo_1904 Kipling_Kim_1901 Eliot_Adam_1859 \
   Dickens_Expectations_1861 Wcollins_Woman_1860 James_Roderick_1875 Galsworthy_Man_1906)
 chosen_on=$novels/valid/Schreiner_Farm_1883.txt.xz
+# Texts of three other kinds to train on; the last two are of other files than what is evaluated on.
+mixed=$data/text/tinyshakespeare/input.txt,$data/text/tinystories/train_head.txt,$data/text/wikitext-2/wiki.valid.tokens
 stories=$data/text/tinystories/valid_head.txt
 unseen="$novels/test/Gissing_Warburton_1903.txt.xz,$novels/test/Lee_Albany_1884.txt.xz,$novels/test/Morris_Wood_1894.txt.xz"
 other=$data/text/wikitext-2/wiki.test.raw
@@ -177,6 +179,10 @@ for question in "$@"; do
       compare "$question" "data.train=[${several%,}]"  # its questions are its texts
       ;;
     adaptation_search) compare "$question" "data.train=[${several%,}]" "eval.valid=[$chosen_on]" ;;
+    distillation | distillation_8k | distillation_tokens)
+      compare "$question" "data.train=[$several$mixed]" "data.valid=[$chosen_on]" "eval.texts.target=[$unseen]" \
+        "eval.texts.source=[$other]"
+      ;;
     adaptation | adaptation_long)
       compare "$question" "data.train=[${several%,}]" "eval.texts.target=[$unseen]" "eval.texts.source=[$other,$stories]"
       ;;

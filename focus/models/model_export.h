@@ -46,8 +46,9 @@ ReadModel write_model_folder(const std::filesystem::path& folder, const ModelFil
 void write_adapter_folder(const std::filesystem::path& folder, const SavedFocus& focus,
                           bool overwrite);
 
-/// Writes a LoRA as the folder that PEFT reads. Throws as write_adapter_folder() does.
-void write_lora_folder(const std::filesystem::path& folder, const LoraModel& lora,
+/// Writes the model's LoRA as the folder that PEFT reads, and beside it the exchange form of a
+/// Focus that the model has too. Throws as write_adapter_folder() does.
+void write_lora_folder(const std::filesystem::path& folder, const LoadedModel& model,
                        const std::string& base, bool overwrite);
 
 // Models and LoRA adapters as GGUF files: what llama.cpp loads. Vectors are F32 always, and so are

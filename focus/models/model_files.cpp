@@ -65,8 +65,11 @@ ModelFiles open_folder(const fs::path& folder, bool own_tokenizer) {
 
 std::vector<SavedAdapter> open_adapters_of_folder(const fs::path& folder, const ModelConfig&) {
   refuse_cache_folder(folder);
-  if (has_focus(folder)) return {saved_adapter(open_focus_folder(folder))};
-  return {saved_lora(folder, read_peft_adapter)};
+  std::vector<SavedAdapter> saved;
+  if (has_focus(folder)) saved.push_back(saved_adapter(open_focus_folder(folder)));
+  if (saved.empty() || is_there(folder / kPeftConfig))
+    saved.push_back(saved_lora(folder, read_peft_adapter));
+  return saved;
 }
 
 // A GGUF file, or the first of several.
@@ -361,6 +364,14 @@ void write_model(StoreWriter& store, LoadedModel& model) {
       [&](const std::string& name, const Tensor& tensor) {
         store.tensor(store_path("/model", name), tensor);
       });
+}
+
+void write_merged_model(const fs::path& path, LoadedModel& model) {
+  StoreWriter store(path, "model");
+  write_model(store, model);
+  if (FocusModel* const focus = model.focus())
+    focus->write(store, model_fingerprint(*model.decoder));
+  store.commit();
 }
 
 std::vector<SavedAdapter> open_adapters(const fs::path& given, const LoadedModel& model) {

@@ -139,6 +139,10 @@ void write_model_head(StoreWriter& store, const ModelConfig& config, const Token
 /// where the matrices are frozen.
 void write_model(StoreWriter& store, LoadedModel& model);
 
+/// Writes a model whose LoRA has been merged as a store, with its Focus, which is for these weights
+/// from then on.
+void write_merged_model(const std::filesystem::path& path, LoadedModel& model);
+
 // A model's fingerprint: XXH3-128 over the settings of its forward pass and its float32 weights. It
 // is the same for a folder and for the checkpoint file imported from it, in every precision.
 

@@ -39,7 +39,7 @@ Session::Session(RunConfig config, LoadedModel model, TrainingData data,
       teacher_(std::move(teacher)) {
   config_.validate_step();
   check(teacher_ != nullptr || !config_.needs_teacher(),
-        "session: a run that changes the base needs a teacher of its own");
+        "session: a run that changes the base needs a separate teacher");
   check_positions(config_, model_);
   for (const auto& adapter : model_.adapters) {
     if (data_.train.by_document() && !adapter->separates_documents())

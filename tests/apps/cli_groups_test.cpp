@@ -272,6 +272,54 @@ TEST(CliKeys, LoraBesideThemIsReadBackWithBoth) {
   const auto info = cli().figures({"info", out + "/focus.h5"});
   EXPECT_GT(info.at("lora_parameters"), 0);
   EXPECT_EQ(info.at("focus_grouping"), "keys");
+  cli().must_run(words("leak-test {base} --adapter {} --attention summary", out));
+  // Against the base, and not against itself with the LoRA on.
+  const auto against = [&](const std::string& what) {
+    return cli().rows(both + words("dense --against {}", what)).at(0);
+  };
+  EXPECT_EQ(against("dense").at("kl"), 0);
+  EXPECT_GT(against("base").at("kl"), 1e-6);
+  EXPECT_NEAR(against("base").at("nats_against_dense"),
+              std::log(cli().perplexity(both + "dense") / cli().perplexity(alone + "dense")), 1e-5);
+}
+
+TEST(CliKeys, LoraAndGroupsLeaveTogether) {
+  const std::string run = cli().fresh("run"), folder = cli().fresh("folder"),
+                    merged = cli().fresh("merged.h5"), code = cli().fresh("code"),
+                    gguf = cli().fresh("lora.gguf");
+  cli().must_run(cli().retrofit(
+      keys_run({"method=lora", "attention=focus", "lora.r=2", "optim.lr=0.02", "out=" + run})));
+  const Words eval = "--text {train} --context 64 --attention summary,dense";
+  const auto perplexities = [&](const Words& model) {
+    std::vector<double> list;
+    for (const auto& row : cli().rows(model + eval)) list.push_back(row.at("perplexity"));
+    return list;
+  };
+  const auto trained = perplexities(words("{base} --adapter {}", run));
+  // One folder, PEFT's files and Focus's, which one --adapter takes.
+  cli().must_run(words("export {base} --adapter {} --out {}", run, folder));
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors", "focus_config.json",
+                           "focus_model.safetensors"})
+    EXPECT_TRUE(fs::exists(folder + "/" + name)) << name;
+  EXPECT_EQ(perplexities(words("{base} --adapter {}", folder)), trained);
+  const auto info = cli().figures({"info", folder});
+  EXPECT_GT(info.at("lora_parameters"), 0);
+  EXPECT_EQ(info.at("focus_grouping"), "keys");
+  // One model.
+  cli().must_run(words("merge {base} --adapter {} --out {}", run, merged));
+  const auto near = [&](const std::vector<double>& found) {
+    ASSERT_EQ(found.size(), trained.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], trained[i], 1e-4 * trained[i]) << i;
+  };
+  near(perplexities({merged}));
+  cli().must_run(words("export {base} --adapter {} --with-code --out {}", run, code));
+  EXPECT_TRUE(fs::exists(code + "/modeling_focus.py"));
+  EXPECT_FALSE(fs::exists(code + ".merging"));
+  near(perplexities({code, "--tokenizer", "bytes"}));
+  // llama.cpp has no groups.
+  const auto written = cli().must_run(words("export {base} --adapter {} --gguf {}", run, gguf));
+  EXPECT_NE(written.out.find("trained with groups"), std::string::npos) << written.out;
 }
 
 TEST(CliKeys, TrainingStartsFromThoseOfAFit) {

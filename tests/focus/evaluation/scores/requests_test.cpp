@@ -154,7 +154,10 @@ TEST(Requests, AGenerationEndsBeforeWhatItIsToEndWith) {
   const Generated done =
       generate(model, generator, prompt,
                {.max_new_tokens = 12, .until = {text.substr(at, 1) + "?", text.substr(at, 2)}},
-               [&](const std::string& part) { told += part; });
+               [&](const std::string& part) {
+                 told += part;
+                 return true;
+               });
   EXPECT_EQ(told, text.substr(0, at));
   EXPECT_EQ(done.text, told);
 }
