@@ -18,6 +18,7 @@
 #include "focus/method/focus_model.h"
 #include "focus/models/generation.h"
 #include "focus/models/model_files.h"
+#include "focus/training/choose_groups.h"
 #include "focus/training/fit.h"
 #include "focus/training/session.h"
 #include "focus/training/tasks.h"

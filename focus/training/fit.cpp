@@ -32,11 +32,25 @@ void add_squares(const Tensor& a, const Tensor& b, std::span<double> errors,
   });
 }
 
+/// The windows of `batches` but for some, in their order.
+std::vector<Index> windows_but(std::span<const Index> some, const Batches& batches) {
+  std::vector<Index> others;
+  for (Index i = 0; i < batches.num_windows(); ++i)
+    if (std::ranges::count(some, i) == 0) others.push_back(i);
+  check(!others.empty(), "fit: all {} windows are held back", batches.num_windows());
+  return others;
+}
+
+/// As many of `all` windows as have so many tokens.
+Index windows_of(std::span<const Index> all, Index tokens, const Batches& batches) {
+  return std::min(windows_for(tokens, batches), std::ssize(all));
+}
+
 /// Measures the need of each query head (Grouping::head_needs()): the squared error of its output
 /// where all heads select alike, relative to that of dense attention, on dense inputs and some
-/// windows of `batches` that fit_focus() has left out, where there are such: it took `fitted`.
-void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, Index fitted,
-                   const FitProgress& progress) {
+/// of the windows that fit_focus() has left out, where there are such: it took `fitted` of `all`.
+void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches,
+                   std::span<const Index> all, Index fitted, const FitProgress& progress) {
   const NoGrad guard;
   const AttentionSpec before = std::exchange(
       focus.mode,
@@ -52,13 +66,12 @@ void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches, 
                 std::span(squares).subspan(of_layer, heads));
     return dense;
   });
-  const Index all = batches.num_windows();
-  const Index windows = windows_for(kNeedTokens, batches);
+  const Index windows = windows_of(all, kNeedTokens, batches);
   for (Index i = 0; i < windows; ++i) {
     // Between those that were fitted on.
     const Index fit = (2 * i + 1) * fitted / (2 * windows);
-    const Index next = fit * all / std::max<Index>(1, fitted) + 1;
-    run_window(decoder, batches, std::min(next, all - 1));
+    const Index next = fit * std::ssize(all) / std::max<Index>(1, fitted) + 1;
+    run_window(decoder, batches, all[std::min(next, std::ssize(all) - 1)]);
     if (progress) progress(i + 1, windows);
   }
   focus.mode = before;
@@ -89,6 +102,15 @@ Batches fit_windows(const LoadedModel& model, const Texts& texts, const std::str
                   .shuffle = false,
                   .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size),
                   .window_start = model.window_start()});
+}
+
+void FitSettings::suit(Index windows) {
+  if (windows < 1024) return;
+  focus.num_groups = windows < 2048 ? 64 : windows < 8192 ? 128 : 256;
+  focus.summary.num_selected_groups = (focus.num_groups + 6) / 12;
+  focus.local_window = 16;
+  focus.summary.block = 16;
+  focus.summary.sinks = 4;
 }
 
 FocusModel& attach_groups(LoadedModel& model, const FitSettings& settings) {
@@ -126,20 +148,21 @@ Index windows_for(Index tokens, const Batches& batches) {
 }
 
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,
-               std::uint64_t seed, const FitProgress& progress) {
+               std::uint64_t seed, const FitProgress& progress, std::span<const Index> held_back) {
   check(focus.grouping().can_fit(),
         "fit: groups of {} cannot be fitted; groups of keys can (focus.grouping keys)",
         focus.grouping().kind());
   const NoGrad guard;
   const FocusShape& shape = focus.shape();
-  const Index all = batches.num_windows();
-  const Index windows = windows_for(tokens, batches);
+  const std::vector<Index> all = windows_but(held_back, batches);
+  const Index windows = windows_of(all, tokens, batches);
+  // Spread over the text: its first windows alone may all be of one book.
+  const auto number = [&](Index i) { return all[i * std::ssize(all) / windows]; };
   std::vector<Index> first = {0};  // keys before each window's
   for (Index i = 0; i < windows; ++i)
-    first.push_back(first.back() +
-                    static_cast<Index>(batches.windows(i * all / windows, 1).ids.size()));
+    first.push_back(first.back() + std::ssize(batches.windows(number(i), 1).ids));
   const bool measures = focus.grouping().head_needs(0) != nullptr;
-  const Index to_come = windows + (measures ? windows_for(kNeedTokens, batches) : 0);
+  const Index to_come = windows + (measures ? windows_of(all, kNeedTokens, batches) : 0);
   std::vector<Tensor> keys;
   for (Index i = 0; i < shape.num_layers; ++i)
     keys.emplace_back(Shape{first.back(), shape.kv_heads, shape.head_dim});
@@ -151,8 +174,7 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     return attention(in.q, in.k, in.v, in.options);
   });
   for (; window < windows; ++window) {
-    // Spread over the text: its first windows alone may all be of one book.
-    run_window(decoder, batches, window * all / windows);
+    run_window(decoder, batches, number(window));
     if (progress) progress(window + 1, to_come);
   }
   const auto fit_layer = [&](Index i) {
@@ -166,7 +188,7 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     for (Index i = 0; i < shape.num_layers; ++i) fit_layer(i);
   focus.grouping().fitted_context() = batches.context();
   if (measures)
-    measure_needs(decoder, focus, batches, windows, [&](Index done, Index) {
+    measure_needs(decoder, focus, batches, all, windows, [&](Index done, Index) {
       if (progress) progress(windows + done, to_come);
     });
 }

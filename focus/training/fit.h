@@ -53,9 +53,15 @@ struct FitSettings {
     focus.local_window = 32;
   }
 
+  /// Sets K, m, w, B and s for a real model in windows of so many tokens (docs/method.md, "Choosing
+  /// K, m and w"); below 1,024 they stay.
+  void suit(Index windows);
+
   template <class F>
   void visit(F&& f) {
-    f("num_groups", focus.num_groups, "K, groups per key head", {1, kMaxKeyGroups});
+    f("num_groups", focus.num_groups,
+      "K, groups per key head; where this and the next four are left out they suit the context",
+      {1, kMaxKeyGroups});
     f("num_selected_groups", focus.summary.num_selected_groups,
       "m, groups that a query reads exactly, on average over heads; --attention summary:M "
       "overrides it",
@@ -91,9 +97,10 @@ using FitProgress = std::function<void(Index done, Index all)>;
 /// windows: fit with the context that will be used. The keys of all layers are held at once,
 /// tokens * layers * kv_heads * head_dim numbers. Deterministic for any number of threads. `focus`
 /// must be attached to the decoder; its mode is as before afterwards. Where heads have needs they
-/// are measured then.
+/// are measured then. Windows that are held back are not read.
 void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Index tokens,
-               std::uint64_t seed, const FitProgress& progress = {});
+               std::uint64_t seed, const FitProgress& progress = {},
+               std::span<const Index> held_back = {});
 /// Fits groups on texts and composes them onto the model.
 FocusModel& fit(LoadedModel& model, const Texts& texts, const FitSettings& settings = {},
                 const FitProgress& progress = {});

@@ -163,6 +163,46 @@ TEST(CliFit, BadInputIsOneLine) {
   EXPECT_FALSE(fs::exists(out));
 }
 
+TEST(CliFit, ChoosesByWhatItHeldBack) {
+  const std::string out = cli().fresh("keys.h5");
+  const Words fit = words("fit {base} --text {train} --tokens 512 --context 64 --out {}", out) +
+                    "--num-groups 16 --local-window 4 --block 4 --overwrite";
+  const auto chosen = [&](const Words& goal) {
+    const std::string said = cli().must_run(fit + goal).out;
+    expect_parts(said, {"chosen on 5 windows of 64 tokens held back", "315 tokens scored", "KL",
+                        "selection", "K=", "w=4, B=4, 1 sink"});
+    EXPECT_EQ(said.find(" * "), said.rfind(" * ")) << said;
+    return said;
+  };
+  const auto row = [&] {
+    return cli()
+        .rows(words("{base} --adapter {} --text {valid} --against dense --attention summary", out))
+        .at(0);
+  };
+  EXPECT_FALSE(contains(chosen({"--density", "60%"}), "not reached"));
+  EXPECT_NEAR(row().at("pairs_attended").get<double>(), 0.6, 0.1);
+  expect_parts(chosen({"--density", "0.01"}), {"--density 1.0 % is not reached"});
+  expect_parts(row().at("attention").get<std::string>(), {"summary m=0 "});
+  EXPECT_FALSE(contains(chosen({"--target", "0.5"}), "not reached"));
+  EXPECT_LT(row().at("nats_against_dense").get<double>(), std::log(1.6));
+  const std::string before = chosen({"--target", "2 %"});
+  EXPECT_EQ(before.substr(0, before.find("fitted on")),
+            chosen({"--target", "0.02", "--threads", "2"}).substr(0, before.find("fitted on")));
+}
+
+TEST(CliFit, GoalsAreSharesAndOneAtATime) {
+  const Words fit = words("fit {base} --text {train} --context 64 --out {}", cli().fresh("k.h5"));
+  for (const std::string word : {"12", "0", "-1%", "100%", "five", "1%%", "nan"})
+    expect_refused(fit + Words{"--density=" + word}, {"--density: expected a share", "0.5%"});
+  for (const auto& [goals, said] : std::map<std::string, std::string>{
+           {"--density 12% --target 1%", "--target excludes --density"},
+           {"--target 1% --num-selected-groups 2", "--num-selected-groups excludes --target"}}) {
+    const ProcessResult result = cli().run(fit + words(goals));
+    EXPECT_EQ(result.status, 2);
+    expect_parts(result.err, {said});
+  }
+}
+
 TEST(CliKeys, EvalAgainstDense) {
   const auto rows = cli()
                         .figures(evaluate("--against dense --attention "
