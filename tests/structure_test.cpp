@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 35380;
+constexpr std::size_t kMostLinesOfTests = 35580;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -196,7 +196,7 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 3885},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 3990},
                                                      {"apps/terminal", 205},
                                                      {"autograd", 1080},
                                                      {"autograd/attention", 1900},
@@ -220,7 +220,7 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 3885},
                                                      {"focus/method", 6720},
                                                      {"focus/models", 2005},
                                                      {"focus/speed", 720},
-                                                     {"focus/training", 3630},
+                                                     {"focus/training", 3910},
                                                      {"layers", 3100},
                                                      {"layers/architectures", 610},
                                                      {"optim", 515}};
