@@ -188,7 +188,7 @@ Table times_table(bool soft, const std::vector<AttentionSpeed>& rows) {
 
 Table speedups_table(const std::vector<AttentionSpeed>& rows) {
   Table table{.caption = "Speed-up over full attention (fastest runs)",
-              .header = {"tokens", "pairs", "largest group", "speed-up", "ideal", "efficiency",
+              .header = {"tokens", "density", "largest group", "speed-up", "ideal", "efficiency",
                          "routing included"}};
   for (const AttentionSpeed& row : rows)
     table.rows.push_back({fmt::format("{}", row.length), percent_text(1 / row.ideal_speedup()),

@@ -18,8 +18,8 @@ Words tiny_step(const Words& more) {
 TEST(CliSpeed, TablesHaveTheirColumns) {
   const ProcessResult result = cli().must_run(tiny_speed("--attention hard:1,soft --backward"));
   expect_parts(result.out,
-               {"tokens", "full", "Focus", "soft", "GFLOP/s", "pairs", "largest group", "speed-up",
-                "ideal", "efficiency", "routing included", "sort", "grouped attention",
+               {"tokens", "full", "Focus", "soft", "GFLOP/s", "density", "largest group",
+                "speed-up", "ideal", "efficiency", "routing included", "sort", "grouped attention",
                 "local band", "merge", "backward", "memory", "groups by routing random vectors"});
   expect_parts(result.err, {"96 tokens: round 1, full attention"});
 }

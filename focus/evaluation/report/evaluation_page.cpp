@@ -29,7 +29,7 @@ constexpr std::array<Column, 12> kColumns = {{
     {"bits/byte", [](const Row& row) { return number_text(row.bits_per_byte, 5); }},
     {"tokens", [](const Row& row) { return fmt::format("{}", row.tokens_scored); }},
     {"tok/s", [](const Row& row) { return number_text(row.tokens_per_second, 0); }},
-    {"pairs", [](const Row& row) { return percent_text(row.pairs_attended); }},
+    {"density", [](const Row& row) { return percent_text(row.pairs_attended); }},
     {"selection", [](const Row& row) { return percent_text(row.pairs_choosing); }},
     {"largest", [](const Row& row) { return percent_text(row.largest_group); }},
     {"KL", [](const Row& row) { return number_text(row.kl, 5); }},
@@ -214,7 +214,7 @@ void add_recall_chart(HtmlReport& report, const std::string& title,
 }
 
 std::string row_legend() {
-  return "by word: perplexity per word; tok/s: tokens scored per second; pairs: attention density, "
+  return "by word: perplexity per word; tok/s: tokens scored per second; density: "
          "the share of causal pairs computed, a summary token counts as one; selection: selection "
          "overhead, in pair equivalents; largest: the largest group's share, mean over layers; KL: "
          "divergence of the row's predictions from those of dense attention, KL(dense || row)";

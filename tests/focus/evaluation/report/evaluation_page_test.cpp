@@ -59,7 +59,7 @@ TEST(RowTable, LeavesOutColumnsWithoutAValue) {
                            row("hard k=1", AttentionKind::hard, 2.5)};
   EXPECT_EQ(row_table(rows).header,
             (std::vector<std::string>{"attention", "routing", "perplexity", "by word", "bits/byte",
-                                      "tokens", "pairs", "selection"}));
+                                      "tokens", "density", "selection"}));
   rows[1].attention.routing = "sequence";
   rows[1].attention.causal = false;
   rows[1].largest_group = 0.25;
