@@ -41,8 +41,12 @@ int export_adapter(const ExportArguments& o) {
   return 0;
 }
 
+/// Writes groups with their code and the weights of the model, its LoRA merged into them.
+int export_merged(ExportArguments o, LoadedModel& model);
+
 /// A LoRA as the folder that PEFT reads, beside groups that it was trained with.
 int export_lora(const ExportArguments& o, LoadedModel& model) {
+  if (o.with_code && model.focus() != nullptr) return export_merged(o, model);
   if (o.with_code) fail("--with-code: PEFT and transformers have the code of a LoRA");
   Index parameters = 0;
   model.lora()->visit_parameters(
@@ -57,16 +61,14 @@ int export_lora(const ExportArguments& o, LoadedModel& model) {
   return 0;
 }
 
-/// Writes groups with their code and the weights of the model, its LoRA merged into them.
-int export_merged(ExportArguments o);
-
 int export_model(const ExportArguments& o) {
   if (!o.adapter.empty()) refuse_own_folder(o, o.adapter);
   if (const auto adapter = o.adapter.empty() ? "" : result_of_run(o.adapter);
       !adapter.empty() && (!is_focus_alone(adapter) || holds_lora(adapter))) {
-    LoadedModel model = load_model(o.source, o.tokenizer);
+    // With code a LoRA is merged into the weights, which must be float32 then.
+    LoadedModel model = load_model(o.source, o.tokenizer, Precision::float32,
+                                   o.with_code ? WeightUse::trainable : WeightUse::frozen);
     load_adapter(o.adapter, model);
-    if (model.lora() != nullptr && model.focus() != nullptr && o.with_code) return export_merged(o);
     if (model.lora() != nullptr) return export_lora(o, model);
   }
   const ModelFiles files = open_model(o.source, o.tokenizer);
@@ -110,11 +112,10 @@ int export_model(const ExportArguments& o) {
   return 0;
 }
 
-int export_merged(ExportArguments o) {
-  LoadedModel model = load_model(o.source, o.tokenizer, Precision::float32, WeightUse::trainable);
-  load_adapter(o.adapter, model);
+int export_merged(ExportArguments o, LoadedModel& model) {
   model.lora()->merge();
-  const DurableFolder beside(o.out + ".merging", true, [](const std::string&) { return false; });
+  // A hidden folder beside the target, never committed: it goes at the end.
+  const DurableFolder beside(o.out, o.overwrite, [](const std::string&) { return true; });
   o.source = (beside.temporary() / "model.h5").string();
   o.adapter.clear();
   write_merged_model(o.source, model);
