@@ -133,7 +133,7 @@ GgufWritten write_gguf_lora(const ExportArguments& o, Dtype dtype) {
     fail("{}: is not a LoRA adapter; llama.cpp does not have Focus attention", o.adapter);
   GgufWritten written = write_gguf_adapter(o.gguf, model, dtype);
   if (model.focus() != nullptr)
-    written.notices.push_back(
+    written.notices.emplace_back(
         "the LoRA was trained with groups, which llama.cpp does not have: there it attends "
         "densely");
   return written;
