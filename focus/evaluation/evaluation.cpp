@@ -17,7 +17,7 @@ namespace focus {
 namespace {
 
 /// Tokens of a forward pass over several windows: enough to keep all threads busy.
-constexpr Index kBatchTokens = 4096;
+constexpr Index kBatchTokens = 2048;
 
 struct Window {
   Index begin = 0, end = 0;  // tokens of the text

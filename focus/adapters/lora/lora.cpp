@@ -64,8 +64,10 @@ void LoraModel::attach(Decoder& decoder) {
         // input.
         const auto key = context.dropout_key;
         const Variable kept = key ? dropout(x, config_.dropout, *key * targets_.size() + i) : x;
-        const Variable low = linear(kept, linears_[i].a, {});
-        return scale(linear(low, linears_[i].b[part], {}), static_cast<Real>(config_.scaling()));
+        // The r columns are scaled, not the many of the output.
+        const Variable low =
+            scale(linear(kept, linears_[i].a, {}), static_cast<Real>(config_.scaling()));
+        return linear(low, linears_[i].b[part], {});
       };
 }
 
