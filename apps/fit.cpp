@@ -59,12 +59,13 @@ void add_goals(CLI::App& app, GroupsGoal& goal) {
         ->type_name("SHARE")
         ->excludes(app.get_option("--num-selected-groups"));
   };
-  CLI::Option* const target =
-      add("--target", goal.target,
-          "chooses K and m: the least density that loses at most this share of perplexity, such as "
-          "0.5%, on windows of the text that are held back from the fit");
+  CLI::Option* const target = add("--target", goal.target,
+                                  "chooses K, m, w, B and s: the least density that loses at most "
+                                  "this share of perplexity, such as "
+                                  "0.5%, on windows of the text that are held back from the fit");
   add("--density", goal.density,
-      "chooses K and m: the least KL to dense attention at about this share of the causal pairs, "
+      "chooses K, m, w, B and s: the least KL to dense attention at about this share of the causal "
+      "pairs, "
       "such as 12%, on such windows")
       ->excludes(target);
 }
@@ -74,8 +75,7 @@ const std::vector<std::string> kOfContext = {"num_groups", "num_selected_groups"
 
 /// Sets what suits the context where nothing that it is about was given, or where groups are
 /// chosen; what was given stays.
-void suit_context(const CLI::App& app, const GroupsGoal& goal, Index context,
-                  FitSettings& settings) {
+void suit_context(const CLI::App& app, Index context, GroupsGoal& goal, FitSettings& settings) {
   std::vector<std::pair<ConfigField, std::string>> given;
   for (const ConfigField& field : only(config_fields(settings), kOfContext))
     if (const std::string name = option_name(field); app.count(name) > 0)
@@ -83,6 +83,10 @@ void suit_context(const CLI::App& app, const GroupsGoal& goal, Index context,
   if (!given.empty() && goal.target == 0 && goal.density == 0) return;
   settings.suit(context);
   for (const auto& [field, value] : given) read_option(field, value);
+  goal.fewer_too = app.count("--num-groups") == 0;
+  goal.local_window = app.count("--local-window") == 0;
+  goal.block = app.count("--block") == 0;
+  goal.sinks = app.count("--sinks") == 0;
 }
 
 std::string settings_text(const FitSettings& settings) {
@@ -95,15 +99,17 @@ std::string settings_text(const FitSettings& settings) {
 /// What was tried, and what of it was chosen.
 void print_choice(const ChosenGroups& chosen, const GroupsGoal& goal, Index context) {
   const TriedGroups& best = chosen.tried[chosen.best];
-  Table table{.header = {"", "K", "m", "density", "selection", "work", "KL", "loss", "error"}};
+  Table table{.header = {"", "K", "m", "w", "B", "s", "density", "selection", "work", "KL", "loss",
+                         "error"}};
   for (const TriedGroups& tried : chosen.tried)
-    table.rows.push_back(
-        {&tried == &best ? "*" : "", fmt::format("{}", tried.num_groups),
-         fmt::format("{}", tried.num_selected_groups), percent_text(tried.row.pairs_attended),
-         percent_text(tried.row.pairs_choosing),
-         percent_text(tried.row.pairs_attended + tried.row.pairs_choosing),
-         number_text(tried.row.kl, 4), fmt::format("{:+.2f} %", 100 * tried.loss()),
-         fmt::format("{:.2f} %", 100 * tried.loss_error())});
+    table.rows.push_back({&tried == &best ? "*" : "", fmt::format("{}", tried.num_groups),
+                          fmt::format("{}", tried.num_selected_groups),
+                          fmt::format("{}", tried.local_window), fmt::format("{}", tried.block),
+                          fmt::format("{}", tried.sinks), percent_text(tried.row.pairs_attended),
+                          percent_text(tried.row.pairs_choosing), percent_text(tried.work()),
+                          number_text(tried.row.kl, 4),
+                          fmt::format("{:+.2f} %", 100 * tried.loss()),
+                          fmt::format("{:.2f} %", 100 * tried.loss_error())});
   const double dense = best.row.nats_per_token - *best.row.nats_against_dense;
   fmt::print(
       "chosen on {} window{} of {} tokens held back from the fit, {} tokens scored, perplexity of "
@@ -177,7 +183,7 @@ int run_fit(Arguments arguments) {
     fail("--context {}: {} has {} positions", settings.context, options.base, positions);
   const double start = now();
   const Batches batches = fit_windows(model, Texts::of_files(paths), separator, settings.context);
-  suit_context(app, goal, batches.context(), settings);
+  suit_context(app, batches.context(), goal, settings);
   fit_groups(model, batches, goal, settings);
   const double seconds = now() - start;
   FocusModel& focus = *model.focus();

@@ -13,6 +13,8 @@ namespace {
 
 constexpr Index kHeldTokens = 4096;
 constexpr Index kUsualCalls = 6;  // of a search, for its progress
+/// The least that another window, block or number of sinks must take from the KL, a share of it.
+constexpr double kWorthwhile = 0.03;
 
 /// A window, or each document of one, as a text.
 void append_texts(const Batch& batch, std::vector<EvalText>& texts) {
@@ -49,7 +51,7 @@ class Search {
            held);
     const Index read = windows_for(settings.focus.keys().fit_tokens, batches);
     expected_ = read + windows_for(kHeldTokens, batches) + kUsualCalls * held;
-    total_ = expected_ + held;
+    total_ = expected_ + held + (shapes_too() ? 2 * kUsualCalls * held : 0);
   }
 
   /// Fits K groups and searches m. Returns whether half of them might do better.
@@ -67,31 +69,65 @@ class Search {
     Rng rng(0);
     kept_[groups] = std::make_unique<FocusModel>(settings.focus, focus.shape(), rng);
     kept_[groups]->start_from(*model_.focus(), "fit");
-    const Index found = least_where(first, groups, [&](Index m) {
-      const TriedGroups& tried = measure(groups, m);
-      show(std::min(done_ + std::ssize(held_), before + expected_));
-      return goal_.target > 0 ? reaches(tried) : tried.row.pairs_attended >= goal_.density;
-    });
+    const Index found = search_m(groups, first);
     show(before + expected_);
     return goal_.fewer_too && groups >= 16 && found <= groups / 16;
   }
 
+  /// Half and twice the window, the block and the sinks of the best so far, one after the other;
+  /// what is worthwhile stays, and m is searched once more with it.
+  void try_shapes() {
+    const TriedGroups best = *best_tried();
+    const int groups = best.num_groups;
+    settings_.focus.num_groups = groups;
+    attach_groups(model_, settings_).start_from(*kept_.at(groups), "fit");
+    const double slope = slope_of(best);
+    double least = 0;  // log KL at the best's work, less the best's
+    const auto try_around = [&](bool wanted, Index& value, Index most) {
+      const Index first = value;
+      for (const bool up : {true, false}) {
+        if (!wanted || (!up && value != first)) continue;
+        while (up ? 2 * value <= most : value > 1) {
+          const Index before = std::exchange(value, up ? 2 * value : value / 2);
+          const TriedGroups& tried = measure(groups, best.num_selected_groups);
+          const double gain =
+              log_kl(tried.row) - log_kl(best.row) - slope * (tried.work() - best.work());
+          if (gain < least - kWorthwhile) {
+            least = gain;
+          } else {
+            value = before;
+            break;
+          }
+        }
+      }
+    };
+    SummarySettings& summary = settings_.focus.summary;
+    try_around(goal_.local_window, settings_.focus.local_window, batches_.context() / 4);
+    try_around(goal_.sinks, summary.sinks, kMaxSinks / 4);
+    try_around(goal_.block, summary.block, 64);
+    if (least < 0) search_m(groups, best.num_selected_groups);
+  }
+
   void expect_another() { total_ += expected_; }
+  bool shapes_too() const { return goal_.local_window || goal_.block || goal_.sinks; }
 
   ChosenGroups choose() {
     std::ranges::stable_sort(tried_, {}, [](const TriedGroups& tried) {
-      return std::pair(tried.num_groups, tried.num_selected_groups);
+      return std::tuple(tried.num_groups, tried.local_window, tried.block, tried.sinks,
+                        tried.num_selected_groups);
     });
-    const auto best = std::ranges::min_element(tried_, {}, [&](const TriedGroups& tried) {
-      return goal_.target > 0 ? by_target(tried) : by_density(tried);
-    });
+    const auto best = best_tried();
     ChosenGroups chosen{.settings = settings_,
                         .tried = tried_,
                         .best = static_cast<std::size_t>(best - tried_.begin()),
                         .reached = reaches(*best),
                         .windows = std::ssize(held_)};
-    chosen.settings.focus.num_groups = best->num_groups;
-    chosen.settings.focus.summary.num_selected_groups = best->num_selected_groups;
+    FocusConfig& focus = chosen.settings.focus;
+    focus.num_groups = best->num_groups;
+    focus.local_window = best->local_window;
+    focus.summary.num_selected_groups = best->num_selected_groups;
+    focus.summary.block = best->block;
+    focus.summary.sinks = best->sinks;
     attach_groups(model_, chosen.settings).start_from(*kept_.at(best->num_groups), "fit");
     return chosen;
   }
@@ -110,14 +146,35 @@ class Search {
     return std::clamp<Index>(std::lround(guess), 1, std::max(1, groups / 2));
   }
 
+  std::vector<TriedGroups>::const_iterator best_tried() const {
+    return std::ranges::min_element(tried_, {}, [&](const TriedGroups& tried) {
+      return goal_.target > 0 ? by_target(tried) : by_density(tried);
+    });
+  }
+
+  Index search_m(int groups, Index first) {
+    return least_where(first, groups, [&](Index m) {
+      const TriedGroups& tried = measure(groups, m);
+      return goal_.target > 0 ? reaches(tried) : tried.row.pairs_attended >= goal_.density;
+    });
+  }
+
   const TriedGroups& measure(int groups, Index m) {
+    const FocusConfig& focus = settings_.focus;
+    const Index window = focus.local_window, block = focus.summary.block;
+    const Index sinks = focus.summary.sinks;
     AttentionSpec spec{.kind = AttentionKind::summary};
     spec.summary.num_selected_groups = m;
+    spec.summary.local_window = window;
+    spec.summary.block = block;
+    spec.summary.sinks = sinks;
     const EvalSettings settings{
         .context = batches_.context(), .stride = batches_.context(), .against = Against::dense};
-    return tried_.emplace_back(TriedGroups{groups, m,
-                                           evaluate(model_, resolve_attention(spec, model_, "fit"),
-                                                    texts_, settings, {.dense = &dense_})});
+    tried_.push_back({groups, m, window, block, sinks,
+                      evaluate(model_, resolve_attention(spec, model_, "fit"), texts_, settings,
+                               {.dense = &dense_})});
+    show(std::min(done_ + std::ssize(held_), total_));
+    return tried_.back();
   }
 
   /// How far from the density that is asked for, a share of that.
@@ -129,19 +186,32 @@ class Search {
     const bool good = reaches(tried);
     return {!good, good ? tried.row.pairs_attended : tried.loss(), *tried.row.kl};
   }
-  /// The nearest of each K, by the KL of that K at the goal itself: more pairs are always better.
+  /// The nearest of each K and shape, by the KL of these at the goal itself: more pairs are always
+  /// better.
   Rank by_density(const TriedGroups& tried) const {
     const bool nearest = std::ranges::none_of(tried_, [&](const TriedGroups& other) {
-      return other.num_groups == tried.num_groups && away(other.row) < away(tried.row);
+      return other.differs_in_m(tried) && away(other.row) < away(tried.row);
     });
     const bool good = nearest && reaches(tried);
-    return {!good, good ? kl_at_goal(tried.num_groups) : away(tried.row), *tried.row.kl};
+    return {!good, good ? kl_at_goal(tried) : away(tried.row), *tried.row.kl};
   }
-  /// The KL of K groups at the density that is asked for, its logarithm linear between two m.
-  double kl_at_goal(int groups) const {
+  static double log_kl(const Row& row) { return std::log(std::max(*row.kl, 1e-12)); }
+  /// How log KL changes with the work where only m differs: between the least and the most.
+  double slope_of(const TriedGroups& groups) const {
+    const TriedGroups *least = &groups, *most = &groups;
+    for (const TriedGroups& tried : tried_) {
+      if (!tried.differs_in_m(groups)) continue;
+      if (tried.work() < least->work()) least = &tried;
+      if (tried.work() > most->work()) most = &tried;
+    }
+    const double more = most->work() - least->work();
+    return more > 0 ? std::min(0.0, (log_kl(most->row) - log_kl(least->row)) / more) : 0;
+  }
+  /// The KL of groups at the density that is asked for, its logarithm linear between two m.
+  double kl_at_goal(const TriedGroups& groups) const {
     const Row *below = nullptr, *above = nullptr;
     for (const TriedGroups& tried : tried_) {
-      if (tried.num_groups != groups) continue;
+      if (!tried.differs_in_m(groups)) continue;
       const Row& row = tried.row;
       const Row*& side = row.pairs_attended < goal_.density ? below : above;
       if (side == nullptr || away(row) < away(*side)) side = &row;
@@ -149,7 +219,6 @@ class Search {
     if (below == nullptr || above == nullptr) return *(below != nullptr ? below : above)->kl;
     const double share =
         (goal_.density - below->pairs_attended) / (above->pairs_attended - below->pairs_attended);
-    const auto log_kl = [](const Row& row) { return std::log(std::max(*row.kl, 1e-12)); };
     return std::exp(std::lerp(log_kl(*below), log_kl(*above), share));
   }
 
@@ -160,7 +229,7 @@ class Search {
 
   LoadedModel& model_;
   const Batches& batches_;
-  const FitSettings& settings_;
+  FitSettings settings_;
   const GroupsGoal& goal_;
   const ShareDone& progress_;
   std::vector<Index> held_;      // windows that the fit does not read
@@ -197,6 +266,7 @@ ChosenGroups choose_groups(LoadedModel& model, const Batches& batches, const Fit
     search.expect_another();
     search.try_groups(groups / 2);
   }
+  if (search.shapes_too()) search.try_shapes();
   return search.choose();
 }
 

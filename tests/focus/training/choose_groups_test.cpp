@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <tuple>
+
 #include "focus/models/model_files.h"
 #include "tests/support/byte_model.h"
 #include "tests/support/compare.h"
@@ -89,6 +92,35 @@ TEST_F(ChooseGroups, ATargetGetsTheLeastDensityThatReachesIt) {
     if (tried.loss() <= 2 * worst) {
       EXPECT_LE(best.row.pairs_attended, tried.row.pairs_attended);
     }
+}
+
+TEST_F(ChooseGroups, WindowsBlocksAndSinksAreTriedWhereTheGoalLetsThem) {
+  const auto shape = [](const TriedGroups& of) {
+    return std::tuple(of.local_window, of.block, of.sinks);
+  };
+  const ChosenGroups fixed = choose({.density = 0.6, .fewer_too = false});
+  for (const TriedGroups& tried : fixed.tried) EXPECT_EQ(shape(tried), std::tuple(4, 4, 1));
+  const ChosenGroups sinks = choose({.density = 0.6, .fewer_too = false, .sinks = true});
+  std::set<Index> numbers;
+  for (const TriedGroups& tried : sinks.tried) {
+    EXPECT_EQ(std::pair(tried.local_window, tried.block), std::pair(Index{4}, Index{4}));
+    numbers.insert(tried.sinks);
+  }
+  EXPECT_TRUE(numbers.contains(1) && numbers.contains(2));
+  const ChosenGroups all = choose(
+      {.density = 0.6, .fewer_too = false, .local_window = true, .block = true, .sinks = true});
+  std::set<std::tuple<Index, Index, Index>> shapes;
+  for (const TriedGroups& tried : all.tried) shapes.insert(shape(tried));
+  EXPECT_GE(shapes.size(), 5u);
+  const TriedGroups &best = all.tried.at(all.best), &before = fixed.tried.at(fixed.best);
+  EXPECT_TRUE(all.reached);
+  // More pairs are not why it is better.
+  EXPECT_LT(*best.row.kl, *before.row.kl);
+  EXPECT_NEAR(best.row.pairs_attended, 0.6, 0.06);
+  const FocusConfig& config = model_.focus()->config();
+  EXPECT_EQ(std::tuple(config.local_window, config.summary.block, config.summary.sinks),
+            shape(best));
+  EXPECT_EQ(config.summary.num_selected_groups, best.num_selected_groups);
 }
 
 TEST_F(ChooseGroups, WhatIsOutOfReachIsSaidAndTheNearestTaken) {
