@@ -14,6 +14,7 @@
 #include "focus/evaluation/evaluation.h"
 #include "focus/generation/generator.h"
 #include "focus/generation/sampling.h"
+#include "focus/generation/scheduler.h"
 #include "focus/method/config.h"
 #include "focus/method/focus_model.h"
 #include "focus/models/generation.h"

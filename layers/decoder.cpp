@@ -56,15 +56,17 @@ Index end_of(std::span<const std::int32_t> positions) {
 
 /// Each id's position in its row, or in its document of the one row.
 std::vector<std::int32_t> positions_of(Index ids, Index batch, Index first_position,
-                                       const std::vector<Index>* documents) {
+                                       const ForwardContext& context) {
   std::vector<std::int32_t> positions(ids);
   const Index seq_len = ids / batch;
+  const std::vector<Index>* const documents = context.documents.get();
   std::size_t document = 0;
   for (Index t = 0; t < ids; ++t) {
     Index position = first_position + t % seq_len;
     if (documents != nullptr) {
       while (t >= (*documents)[document + 1]) ++document;
       position = t - (*documents)[document];
+      if (!context.first_positions.empty()) position += context.first_positions[document];
     }
     positions[t] = static_cast<std::int32_t>(position);
   }
@@ -108,8 +110,9 @@ Variable Decoder::attend(const Block& block, const Variable& x, Index layer,
   const Variable v = reshape(attn.v_proj(rows, pass.context), kv_shape);
   if (config_.is_rotary(layer)) {
     const RotaryTable& table = config_.is_local_rope(layer) ? pass.local_rotary : pass.rotary;
-    q = rope(q, table, pass.first_position);
-    k = rope(k, table, pass.first_position);
+    const Index row = pass.context.documents ? 0 : pass.first_position;  // of the table
+    q = rope(q, table, row);
+    k = rope(k, table, row);
   }
   AttentionOptions options{.scale = static_cast<Real>(config_.attention_scale()),
                            .softcap = static_cast<Real>(config_.attn_logit_softcapping),
@@ -214,7 +217,14 @@ Variable Decoder::hidden_states(std::span<const std::int32_t> ids, Index batch,
                                  documents->front() == 0 && documents->back() == count &&
                                  std::ranges::is_sorted(*documents, std::less_equal())),
         "decoder: document offsets must increase from 0 to the {} ids of one row", ids.size());
-  const std::vector<std::int32_t> positions = positions_of(count, batch, first_position, documents);
+  const std::vector<Index>& firsts = context.first_positions;
+  if (!firsts.empty()) {
+    check(documents != nullptr && firsts.size() + 1 == documents->size() &&
+              *std::ranges::min_element(firsts) >= 0,
+          "decoder: {} first positions do not fit the documents", firsts.size());
+    first_position = *std::ranges::max_element(firsts);
+  }
+  const std::vector<std::int32_t> positions = positions_of(count, batch, first_position, context);
   Variable x = embedded(ids, batch, positions);
   Pass pass{.first_position = first_position, .rotary = {}, .local_rotary = {}, .context = context};
   const auto covering = [&](RotaryCache& cache, const RopeConfig& of) {

@@ -29,8 +29,9 @@ struct ForwardContext {
   /// memory, the same bits. What a mechanism notes in a pass with a graph it notes then.
   bool recompute_layers = false;
   /// Where the ids are one row of several documents: AttentionOptions::documents. Positions begin
-  /// at 0 in each.
+  /// in each at `first_positions`, or at 0 where these are empty.
   std::shared_ptr<const std::vector<Index>> documents = {};
+  std::vector<Index> first_positions = {};
 };
 
 /// A linear's input [..., in] -> what is added to its output [..., out], such as LoRA; an empty one
@@ -78,7 +79,8 @@ struct MechanismInputs {
   const Variable& v;  // like k
   const AttentionOptions& options;  // scale, soft-cap, the layer's sliding window, documents
   Index layer = 0;
-  Index first_position = 0;  // of h; tokens before it are those of earlier calls
+  /// The first of h, with documents the highest of theirs; earlier calls had the tokens before.
+  Index first_position = 0;
 };
 /// Returns the output before o_proj, shaped like q. An empty one is dense causal attention.
 using AttentionMechanism = std::function<Variable(const MechanismInputs&)>;

@@ -153,4 +153,17 @@ std::int32_t sample(std::span<const Real> logits, const SamplingOptions& options
   return order.at(kept - 1);
 }
 
+TokenLogprob log_probability(std::span<const Real> logits, std::int32_t id, Index top) {
+  const auto highest = *std::ranges::max_element(logits);
+  const double log_sum = highest + std::log(weights_of(logits, highest, 1).sum);
+  FallingOrder order(logits, highest, 8);
+  const auto of = [&](std::int32_t token) {
+    return std::pair(token, static_cast<double>(logits[token]) - log_sum);
+  };
+  TokenLogprob found{.id = id, .logprob = of(id).second};
+  for (Index i = 0; i < std::min(top, std::ssize(logits)); ++i)
+    found.top.push_back(of(order.at(i)));
+  return found;
+}
+
 }  // namespace focus

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "autograd/base/random.h"
@@ -44,5 +45,15 @@ void penalise_repetitions(std::span<Real> logits, std::span<const std::int32_t> 
 /// of min_p, renormalised again. A tie goes to the lower id. Neither the penalty nor the rules are
 /// applied here. Greedy draws no random number, else one.  logits [vocab_size]
 std::int32_t sample(std::span<const Real> logits, const SamplingOptions& options, Rng& rng);
+
+/// A token's log-probability in nats, and the most probable ids with theirs, falling; of equal ones
+/// the lower id first.
+struct TokenLogprob {
+  std::int32_t id = 0;
+  double logprob = 0;
+  std::vector<std::pair<std::int32_t, double>> top = {};
+};
+/// By softmax(logits), with `top` most probable ones.
+TokenLogprob log_probability(std::span<const Real> logits, std::int32_t id, Index top);
 
 }  // namespace focus

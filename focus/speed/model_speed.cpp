@@ -150,9 +150,9 @@ DecodeSpeed measure_decoding(LoadedModel& model, const AttentionSpec& spec,
           .decoded_tokens = static_cast<Index>(seconds.size()),
           .attention = active.title(),
           .tokens_per_second = 1 / median(seconds),
-          .keys_read = generator.cache()->share_read(),
+          .keys_read = generator.cache().share_read(),
           .weight_bytes = multiplied_bytes(model),
-          .cache_bytes = generator.cache()->bytes()};
+          .cache_bytes = generator.cache().bytes()};
 }
 
 double read_bandwidth(std::size_t bytes) {

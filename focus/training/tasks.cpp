@@ -56,32 +56,29 @@ TextOptions TextOptions::of(const LoadedModel& model) {
   return options;
 }
 
+GenerationModel generation_model(const LoadedModel& model, const ActiveAttention& active,
+                                 const TextOptions& options) {
+  if (!active.causal())
+    fail("{}: with {} attention depends on later tokens, so it cannot generate; use dense",
+         model.where, active.name());
+  const bool exact = model.decoder->head_weight().precision() == Precision::float32;
+  std::optional<CacheDtype> cache;
+  if (options.cached && active.mechanism() == nullptr)
+    cache = options.cache_dtype.value_or(exact ? CacheDtype::float32 : CacheDtype::float16);
+  return generation_model(model, active.mode(), cache);
+}
+
 GeneratedText generate(LoadedModel& model, const std::vector<std::int32_t>& prompt,
                        const TextOptions& options, const OnText& on_text) {
   options.generation.sampling.validate();
   require_prompt(model, prompt);
   const AttentionSpec spec = attention_to_generate(options.attention, model, "attention");
   const ActiveAttention active(model, spec);
-  if (!active.causal())
-    fail("{}: with {} attention depends on later tokens, so it cannot generate; use dense",
-         model.where, active.name());
+  const GenerationModel with = generation_model(model, active, options);
   if (const std::string line = fit_notice(model, std::ssize(prompt));
       !line.empty() && spec.kind != AttentionKind::dense)
     notice("{}", line);
-  GeneratedText made;
-  const bool exact = model.decoder->head_weight().precision() == Precision::float32;
-  if (options.cached && active.mechanism() == nullptr)
-    made.cache_dtype =
-        options.cache_dtype.value_or(exact ? CacheDtype::float32 : CacheDtype::float16);
-  Generator generator(*model.decoder, model.focus(), active.mode(), made.cache_dtype);
-  static_cast<Generated&>(made) = generate(model, generator, prompt, options.generation, on_text);
-  made.attention = active.label();
-  made.prompt_tokens = std::ssize(prompt);
-  if (const RoutedCache* const cache = generator.cache()) {
-    made.cache_bytes = cache->bytes();
-    made.keys_read = cache->share_read();
-  }
-  return made;
+  return {generate(with, prompt, options.generation, on_text), active.label(), with.cache};
 }
 
 GeneratedText generate(LoadedModel& model, const std::string& prompt, const TextOptions& options,

@@ -49,12 +49,13 @@ struct TextOptions {
 /// What came of it, and how.
 struct GeneratedText : Generated {
   AttentionLabel attention;
-  Index prompt_tokens = 0;
-  /// Only with a cache.
-  std::optional<CacheDtype> cache_dtype;
-  std::optional<std::size_t> cache_bytes;
-  std::optional<double> keys_read;  // RoutedCache::share_read()
+  std::optional<CacheDtype> cache_dtype;  // only with a cache
 };
+
+/// The model for a Scheduler, with the attention that is on, which must stay on. Throws
+/// std::runtime_error where it cannot generate.
+GenerationModel generation_model(const LoadedModel& model, const ActiveAttention& active,
+                                 const TextOptions& options);
 
 /// Goes on with a prompt. A mechanism of the table has no cache. Throws std::runtime_error where
 /// the prompt is empty or has more tokens than the model has positions, and for attention that

@@ -239,17 +239,18 @@ ScoreAnswer generated_answer(LoadedModel& model, const ActiveAttention& active,
   // Soft attention reads every key, a mechanism has no cache, and all layers have one or none.
   const bool cached = active.mechanism() == nullptr && touches.layers.empty() &&
                       active.mode().kind != AttentionKind::soft;
-  Generator generator(*model.decoder, model.focus(), active.mode(),
-                      cached ? std::optional(CacheDtype::float32) : std::nullopt);
+  const GenerationModel generation = generation_model(
+      model, active.mode(), cached ? std::optional(CacheDtype::float32) : std::nullopt);
   GenerationOptions options;
   options.max_new_tokens = request.max_gen_toks;
   options.until = request.until;
-  const Generated done = generate(model, generator, prompt, options);
-  return {.text = done.text,
-          .stop = done.stop,
-          .tokens = static_cast<Index>(done.ids.size()),
-          .cut = cut,
-          .pairs_touched = share_distant(touches.count(model.decoder->config(), generator.size()))};
+  const Generated done = generate(generation, prompt, options);
+  return {
+      .text = done.text,
+      .stop = done.stop,
+      .tokens = static_cast<Index>(done.ids.size()),
+      .cut = cut,
+      .pairs_touched = share_distant(touches.count(model.decoder->config(), done.computed_tokens))};
 }
 
 }  // namespace

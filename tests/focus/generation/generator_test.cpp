@@ -40,7 +40,7 @@ TEST(Generator, GreedyTokensAndLogitsEqualThoseWithoutACache) {
           ids.push_back(sample(logits.back().span(), {}, rng));
           logits.push_back(generator.next_logits(std::span(ids).last(1)));
         }
-        EXPECT_EQ(generator.size(), 60);
+        EXPECT_EQ(generator.cache().size(), 60);
         return ids;
       };
       std::vector<Tensor> cached, whole;
@@ -87,7 +87,7 @@ TEST(Generator, LongropeRotatesATextAnewOnceItIsLong) {
           << mode.name() << ", after " << done;
       done += tokens;
     }
-    EXPECT_EQ(cached.cache()->size(), 60);
+    EXPECT_EQ(cached.cache().size(), 60);
   }
 }
 
@@ -117,7 +117,7 @@ TEST(Generator, AModelWithoutFocusIsDense) {
             tolerance(2e-5, 1e-10));
 }
 
-TEST(RoutedCache, ReadsTheShareOfPairsThatTheStatisticsCount) {
+TEST(Generator, ReadsTheShareOfPairsThatTheStatisticsCount) {
   TinyFocus model("llama");
   const AttentionSpec mode{.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop};
   const auto ids = random_ids(100, 37, 7);
@@ -131,69 +131,14 @@ TEST(RoutedCache, ReadsTheShareOfPairsThatTheStatisticsCount) {
   const PairCounts prompt = attended(50), all = attended(100);
   Generator generator(model.decoder, &*model.focus, mode);
   generator.next_logits(std::span(ids).first(50));
-  EXPECT_EQ(generator.cache()->share_read(), 1);
+  EXPECT_EQ(generator.cache().share_read(), 1);
   for (std::size_t t = 50; t < 100; ++t) generator.next_logits(std::span(ids).subspan(t, 1));
-  EXPECT_DOUBLE_EQ(generator.cache()->share_read(),
+  EXPECT_DOUBLE_EQ(generator.cache().share_read(),
                    static_cast<double>(all.attended - prompt.attended) /
                        static_cast<double>(all.all - prompt.all));
-  EXPECT_LT(generator.cache()->share_read(), 0.7);
-  EXPECT_EQ(generator.cache()->size(), 100);
-  EXPECT_GE(generator.cache()->bytes(), 3 * 100 * 2 * 2 * 6 * sizeof(Real));
-}
-
-TEST(RoutedCache, LeavesTheDecoderAsItWas) {
-  TinyFocus model("llama");
-  const auto ids = random_ids(30, 37, 7);
-  const NoGrad guard;
-  const Tensor before = model.decoder.hidden_states(ids, 1).value();
-  {
-    RoutedCache cache(model.decoder, &*model.focus, {.kind = Kind::dense});
-    EXPECT_FALSE(same_bits(model.decoder.hidden_states(ids, 1).value(), before));
-  }
-  EXPECT_TRUE(same_bits(model.decoder.hidden_states(ids, 1).value(), before));
-}
-
-TEST(RoutedCache, APassFromPositionZeroStartsAnew) {
-  TinyFocus model("gpt2");
-  const auto ids = random_ids(30, 37, 7);
-  const NoGrad guard;
-  RoutedCache cache(model.decoder, &*model.focus,
-                    {.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop});
-  model.decoder.hidden_states(ids, 1);
-  model.decoder.hidden_states(std::span(ids).first(10), 1);
-  EXPECT_EQ(cache.size(), 10);
-}
-
-TEST(RoutedCache, RejectsWhatCannotGenerate) {
-  TinyFocus model("llama", tiny_focus(Balance::sequence));
-  const auto make = [&](FocusModel* focus, const AttentionSpec& mode) {
-    RoutedCache cache(model.decoder, focus, mode);
-  };
-  EXPECT_THROW(make(&*model.focus, {.kind = Kind::soft}), std::invalid_argument);
-  EXPECT_THROW(make(&*model.focus, {.kind = Kind::hard, .balance = Balance::sequence}),
-               std::invalid_argument);
-  EXPECT_THROW(make(nullptr, {.kind = Kind::hard}), std::invalid_argument);
-}
-
-TEST(RoutedCache, RejectsPassesThatDoNotFit) {
-  TinyFocus model("llama");
-  const auto ids = random_ids(30, 37, 7);
-  // Without a cache nothing holds the tokens before.
-  const NoGrad guard;
-  EXPECT_THROW(model.decoder.hidden_states(ids, 1, 5), std::invalid_argument);
-  RoutedCache cache(model.decoder, &*model.focus,
-                    {.kind = Kind::hard, .top_k = 1, .gate = HardGate::drop});
-  EXPECT_THROW(model.decoder.hidden_states(ids, 1, 5), std::invalid_argument);  // it is empty
-  EXPECT_THROW(model.decoder.hidden_states(ids, 2), std::invalid_argument);     // two sequences
-  model.decoder.hidden_states(ids, 1);
-  EXPECT_THROW(model.decoder.hidden_states(std::span(ids).first(1), 1, 31), std::invalid_argument);
-  EXPECT_THROW(model.decoder.hidden_states(ids, 1, -1), std::invalid_argument);
-}
-
-TEST(RoutedCache, RefusesToRecordAGraph) {
-  TinyFocus model("llama");
-  RoutedCache cache(model.decoder, &*model.focus, {.kind = Kind::dense});
-  EXPECT_THROW(model.decoder.hidden_states(random_ids(5, 37, 7), 1), std::invalid_argument);
+  EXPECT_LT(generator.cache().share_read(), 0.7);
+  EXPECT_EQ(generator.cache().size(), 100);
+  EXPECT_GE(generator.cache().bytes(), 3 * 100 * 2 * 2 * 6 * sizeof(Real));
 }
 
 TEST(Generator, StopsAtTheLastLearnedPosition) {

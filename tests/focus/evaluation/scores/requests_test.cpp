@@ -150,9 +150,8 @@ TEST(Requests, AGenerationEndsBeforeWhatItIsToEndWith) {
   // What may be the beginning of its end is not told before it is known not to be.
   const std::vector<std::int32_t> prompt = model.prompt_ids("once");
   std::string told;
-  Generator generator(*model.decoder, nullptr, {}, std::nullopt);
   const Generated done =
-      generate(model, generator, prompt,
+      generate(generation_model(model, {}, std::nullopt), prompt,
                {.max_new_tokens = 12, .until = {text.substr(at, 1) + "?", text.substr(at, 2)}},
                [&](const std::string& part) {
                  told += part;

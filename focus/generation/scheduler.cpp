@@ -1,0 +1,287 @@
+#include "focus/generation/scheduler.h"
+
+#include <algorithm>
+
+#include "autograd/base/check.h"
+#include "autograd/base/profile.h"
+#include "layers/family.h"
+
+namespace focus {
+namespace {
+
+constexpr Index kLogprobRows = 32;  // of a prompt whose logits are in memory at once
+
+double rate(Index tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+Tensor rows_of(const Tensor& x, Index begin, Index count) {
+  const Index width = x.cols();
+  return Tensor::from({count, width}, x.span().subspan(begin * width, count * width));
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const GenerationModel& model, const Limits& limits)
+    : model_(model), limits_(limits), decoder_(model.decoder, model.focus) {
+  check(limits.slots > 0 && limits.waiting >= 0 && limits.piece > 0,
+        "scheduler: {} slots, {} waiting and pieces of {} tokens are not valid", limits.slots,
+        limits.waiting, limits.piece);
+  if (model.focus != nullptr) model.focus->mode = model.mode;
+  for (Index i = 0; i < limits.slots; ++i)
+    slots_.push_back({decoder_.cache(model.mode, model.cache)});
+}
+
+std::optional<Scheduler::Ticket> Scheduler::submit(std::vector<std::int32_t> prompt,
+                                                   GenerationOptions options, OnToken on_token) {
+  options.sampling.validate();
+  const Index positions = model_.decoder.config().max_position_embeddings;
+  check(!prompt.empty() && std::ssize(prompt) <= positions,
+        "scheduler: a prompt of {} tokens for {} positions", prompt.size(), positions);
+  Ticket ticket;
+  auto job = std::make_unique<Job>(
+      Job{Continuation(model_.tokenizer, model_.ends, positions, std::move(prompt),
+                       std::move(options), std::move(on_token)),
+          {},
+          ticket.cancelled});
+  ticket.result = job->result.get_future();
+  const std::lock_guard lock(mutex_);
+  if (stopped_ || counts_.active + std::ssize(waiting_) >= limits_.slots + limits_.waiting) {
+    ++counts_.refused;
+    return std::nullopt;
+  }
+  ++counts_.requests;
+  waiting_.push_back(std::move(job));
+  wake_.notify_one();
+  return ticket;
+}
+
+/// How many tokens of a cache a prompt can continue. The prompt's last one is always computed:
+/// the first new token is drawn from its logits.
+Index Scheduler::reusable(const SequenceCache& cache,
+                          const std::vector<std::int32_t>& prompt) const {
+  const std::vector<std::int32_t>& held = cache.ids();
+  if (!cache.dtype() || held.size() >= prompt.size() ||
+      !std::ranges::equal(held, std::span(prompt).first(held.size())))
+    return 0;
+  // Keys of another length would have other angles.
+  return same_angles(model_.decoder.config(), cache.size(), std::ssize(prompt)) ? cache.size() : 0;
+}
+
+/// Gives free slots to those who wait, each the one with most of its prompt, or else the one that
+/// has been free for longest.
+void Scheduler::admit() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(waiting_, [](const std::unique_ptr<Job>& job) {
+    if (*job->cancelled) end(*job);
+    return job->cancelled->load();
+  });
+  while (!waiting_.empty() && counts_.active < limits_.slots) {
+    std::unique_ptr<Job> job = std::move(waiting_.front());
+    waiting_.pop_front();
+    const GenerationOptions& options = job->text.options();
+    Slot* best = nullptr;
+    Index most = 0;
+    for (Slot& slot : slots_) {
+      if (slot.job != nullptr) continue;
+      // Log-probabilities of a prompt need all of its rows.
+      const Index kept = options.prompt_logprobs ? 0 : reusable(slot.cache, job->text.ids());
+      if (best == nullptr || kept > most || (kept == most && slot.used < best->used)) {
+        best = &slot;
+        most = kept;
+      }
+    }
+    if (most == 0) best->cache.clear();
+    job->text.made().reused_tokens = most;
+    counts_.prompt_tokens += job->text.made().prompt_tokens;
+    counts_.reused_tokens += most;
+    best->job = std::move(job);
+    ++counts_.active;
+  }
+}
+
+/// Writes what a text became, and frees its slot, which keeps the cache.
+void Scheduler::release(Slot& slot) {
+  Generated& made = slot.job->text.made();
+  made.computed_tokens = slot.cache.size();
+  if (slot.cache.dtype()) {
+    made.cache_bytes = slot.cache.bytes();
+    made.keys_read = slot.cache.share_read();
+  }
+  made.prefill_rate = rate(made.prompt_tokens - made.reused_tokens, slot.job->prompt_seconds);
+  made.decode_rate = rate(slot.job->decoded, slot.job->seconds);
+  slot.used = steps_;
+  const std::unique_ptr<Job> job = std::move(slot.job);
+  {
+    const std::lock_guard lock(mutex_);
+    --counts_.active;
+    counts_.generated_tokens += std::ssize(made.ids);
+  }
+  job->result.set_value(std::move(made));
+}
+
+/// Ends a text that has no slot.
+void Scheduler::end(Job& job) {
+  job.text.finish("caller");
+  job.result.set_value(std::move(job.text.made()));
+}
+
+void Scheduler::fail_with(Slot& slot, const std::exception_ptr& error) {
+  const std::unique_ptr<Job> job = std::move(slot.job);
+  slot.cache.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    --counts_.active;
+  }
+  job->result.set_exception(error);
+}
+
+/// Log-probabilities of the prompt's tokens that follow the rows of hidden from `begin` on, the
+/// last tokens that the slot's cache took.
+void Scheduler::note_prompt(Slot& slot, const Tensor& hidden, Index begin, Index rows) const {
+  Continuation& text = slot.job->text;
+  const Index first = slot.cache.size() - rows;  // the position of the first row
+  const Index wanted = std::min(rows, static_cast<Index>(text.prompt_size()) - 1 - first);
+  for (Index done = 0; done < wanted; done += kLogprobRows) {
+    const Index count = std::min(kLogprobRows, wanted - done);
+    const Tensor logits = model_.decoder.logits(rows_of(hidden, begin + done, count)).value();
+    for (Index i = 0; i < count; ++i)
+      text.made().prompt_logprobs.push_back(log_probability(
+          logits.span().subspan(i * logits.cols(), logits.cols()), text.ids()[first + done + i + 1],
+          text.options().top_logprobs.value_or(0)));
+  }
+}
+
+/// The next tokens of some slots, at most so many of each, as rows of one pass; then those whose
+/// tokens are all computed draw one.
+void Scheduler::pass(const std::vector<Slot*>& slots, Index most) {
+  const double start = now();
+  std::vector<CachedDecoder::Part> parts;
+  std::vector<Slot*> draws;
+  Tensor logits;
+  try {
+    for (Slot* slot : slots) {
+      const auto next = std::span(slot->job->text.ids()).subspan(slot->cache.size());
+      parts.push_back(
+          {.cache = &slot->cache, .ids = next.first(std::min<std::size_t>(next.size(), most))});
+    }
+    const Tensor hidden = decoder_.hidden_states(parts);
+    std::vector<Real> last;
+    Index end = 0;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      Slot& slot = *slots[i];
+      const Index rows = std::ssize(parts[i].ids);
+      end += rows;
+      if (slot.job->text.options().prompt_logprobs) note_prompt(slot, hidden, end - rows, rows);
+      if (slot.cache.size() < std::ssize(slot.job->text.ids())) continue;
+      draws.push_back(&slot);
+      const auto row = hidden.span().subspan((end - 1) * hidden.cols(), hidden.cols());
+      last.insert(last.end(), row.begin(), row.end());
+    }
+    if (!draws.empty())
+      logits =
+          model_.decoder.logits(Tensor::from({std::ssize(draws), hidden.cols()}, last)).value();
+  } catch (...) {
+    for (Slot* slot : slots) fail_with(*slot, std::current_exception());
+    return;
+  }
+  const double seconds = now() - start;
+  for (Slot* slot : slots) {
+    Job& job = *slot->job;
+    const bool prompt = job.text.made().ids.empty();
+    (prompt ? job.prompt_seconds : job.seconds) += seconds;
+    job.decoded += prompt ? 0 : 1;
+  }
+  for (std::size_t i = 0; i < draws.size(); ++i)
+    draw(*draws[i], logits.span().subspan(i * logits.cols(), logits.cols()));
+}
+
+void Scheduler::draw(Slot& slot, std::span<Real> logits) {
+  Job& job = *slot.job;
+  const double start = now();
+  try {
+    if (job.text.options().max_new_tokens == 0)
+      job.text.finish("max-new-tokens");
+    else
+      job.text.draw(logits);
+  } catch (...) {
+    return fail_with(slot, std::current_exception());
+  }
+  job.seconds += now() - start;
+  if (job.text.ended()) release(slot);
+}
+
+bool Scheduler::step() {
+  const NoGrad guard;
+  ++steps_;
+  admit();
+  std::vector<Slot*> decoding;
+  std::vector<std::size_t> prompting;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (slot.job == nullptr) continue;
+    if (*slot.job->cancelled) {
+      slot.job->text.finish("caller");
+      release(slot);
+    } else if (slot.job->text.made().ids.empty()) {
+      prompting.push_back(i);
+    } else {
+      decoding.push_back(&slot);
+    }
+  }
+  if (!decoding.empty()) pass(decoding, 1);
+  if (!prompting.empty()) {
+    const auto after = std::ranges::upper_bound(prompting, last_prompted_);
+    last_prompted_ = after == prompting.end() ? prompting.front() : *after;
+    const bool alone = decoding.empty() && prompting.size() == 1;
+    pass({&slots_[last_prompted_]},
+         alone ? model_.decoder.config().max_position_embeddings : limits_.piece);
+  }
+  std::size_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.cache.bytes();
+  const std::lock_guard lock(mutex_);
+  counts_.cache_bytes = bytes;
+  return counts_.active > 0 || !waiting_.empty();
+}
+
+void Scheduler::run() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return stopped_ || counts_.active > 0 || !waiting_.empty(); });
+      if (stopped_) break;
+    }
+    step();
+  }
+  end_all();
+}
+
+void Scheduler::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  wake_.notify_all();
+}
+
+void Scheduler::end_all() {
+  for (Slot& slot : slots_) {
+    if (slot.job == nullptr) continue;
+    slot.job->text.finish("caller");
+    release(slot);
+  }
+  std::deque<std::unique_ptr<Job>> left;
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    left.swap(waiting_);
+  }
+  for (const auto& job : left) end(*job);
+}
+
+Scheduler::Counts Scheduler::counts() const {
+  const std::lock_guard lock(mutex_);
+  Counts counts = counts_;
+  counts.waiting = std::ssize(waiting_);
+  return counts;
+}
+
+}  // namespace focus

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <memory>
+#include <mutex>
+
+#include "focus/generation/continuation.h"
+#include "focus/generation/sequence_cache.h"
+
+namespace focus {
+
+/// What continues texts, and how it attends. All of it must outlive who uses it.
+struct GenerationModel {
+  Decoder& decoder;
+  FocusModel* focus;  // may be null
+  const Tokenizer& tokenizer;
+  std::vector<std::int32_t> ends;  // ids that end a text
+  AttentionSpec mode = {};         // as CachedDecoder::cache() takes it
+  std::optional<CacheDtype> cache = CacheDtype::float32;
+};
+
+/// Continues several texts at once: each has a slot with a cache, the next tokens of all are
+/// rows of one pass, and prompts are computed between these passes, piece by piece in turn. A slot
+/// keeps its cache when its text has ended: a prompt that begins alike continues it.
+///
+/// Any thread may submit; one thread at a time runs step().
+class Scheduler {
+ public:
+  struct Limits {
+    Index slots = 1;
+    Index waiting = 1;  // texts beyond those in slots
+    Index piece = 256;  // tokens of a prompt between two tokens of the others
+  };
+  Scheduler(const GenerationModel& model, const Limits& limits);
+  /// Texts that have not ended end as "caller".
+  ~Scheduler() { end_all(); }
+
+  /// A text that was asked for. Its result, or what was thrown, comes from the thread of step().
+  struct Ticket {
+    std::future<Generated> result;
+    std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
+    /// Ends it before its next token, as "caller".
+    void cancel() const { *cancelled = true; }
+  };
+  /// Nothing where too many wait, or stop() was called. on_token is called in the thread of step().
+  /// Throws std::invalid_argument for a prompt without tokens, or of more than the model takes.
+  std::optional<Ticket> submit(std::vector<std::int32_t> prompt, GenerationOptions options,
+                               OnToken on_token = {});
+
+  /// The next token of each text, and a piece of one prompt. False where there was nothing to do.
+  bool step();
+  /// Steps, and waits for texts, until stop(); then those that are left end as "caller".
+  void run();
+  void stop();
+
+  struct Counts {
+    Index active = 0, waiting = 0;
+    /// Since the beginning.
+    std::int64_t requests = 0, refused = 0;
+    std::int64_t prompt_tokens = 0, reused_tokens = 0, generated_tokens = 0;
+    std::size_t cache_bytes = 0;  // after the last step
+  };
+  Counts counts() const;
+
+ private:
+  struct Job {
+    Continuation text;
+    std::promise<Generated> result;
+    std::shared_ptr<std::atomic<bool>> cancelled;
+    double prompt_seconds = 0, seconds = 0;  // of passes over the prompt, of the others
+    Index decoded = 0;
+  };
+  struct Slot {
+    SequenceCache cache;
+    std::unique_ptr<Job> job = {};  // null: free
+    std::int64_t used = 0;          // the step in which its last text ended
+  };
+
+  void admit();
+  Index reusable(const SequenceCache& cache, const std::vector<std::int32_t>& prompt) const;
+  void pass(const std::vector<Slot*>& slots, Index most);
+  void draw(Slot& slot, std::span<Real> logits);
+  void note_prompt(Slot& slot, const Tensor& hidden, Index begin, Index rows) const;
+  void release(Slot& slot);
+  void fail_with(Slot& slot, const std::exception_ptr& error);
+  static void end(Job& job);
+  void end_all();
+
+  GenerationModel model_;
+  const Limits limits_;
+  CachedDecoder decoder_;
+  std::deque<Slot> slots_;
+  std::int64_t steps_ = 0;
+  std::size_t last_prompted_ = 0;
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable wake_;
+  std::deque<std::unique_ptr<Job>> waiting_;
+  Counts counts_;
+  bool stopped_ = false;
+};
+
+}  // namespace focus
