@@ -160,9 +160,16 @@ void multiply_rows_of_blocks(Index m, const Real* a, Index lda,
                              std::span<const SharedProduct> products) {
   for (const SharedProduct& product : products) packed::tally(m, product.w.rows, product.w.cols);
   focus::multiply_rows_of_blocks(m, products, [&](const SharedProduct& product) {
-    return [dot = dot_of_blocks(product.w.format, product.w.cols), a, lda](
-               const std::uint8_t* blocks, Index count, Index i) {
-      return dot(blocks, count, a + i * lda);
+    return [&w = product.w, dot = dot_of_blocks(product.w.format, product.w.cols), m, a, lda](
+               const std::uint8_t* blocks, Index count, Real* sums) {
+      if (m == 1) {
+        sums[0] = dot(blocks, count, a);
+        return;
+      }
+      thread_local AlignedVector<Real> row;
+      row.resize(w.cols);
+      widen_blocks(w.format, blocks, 0, w.cols, row.data());
+      simd::kernels().dot_rows(row.data(), m, a, lda, w.cols, sums);
     };
   });
 }

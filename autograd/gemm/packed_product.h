@@ -74,9 +74,15 @@ void blocked_product(Index m, Index k, Index block_depth, Index begin, Index end
     }
 }
 
+namespace packed {
+/// Rows of A that are not worth packing B for: a token that is being generated, or a few. Each has
+/// the bits that it has alone.
+inline constexpr Index kFewRows = 8;
+}  // namespace packed
+
 /// Products of few rows of A with matrices in blocks, each of which is multiplied as it is
-/// unpacked: dot_of(product)(blocks of a row of W, how many, i) is that with A's row i. The rows of
-/// all matrices are one job for the threads.
+/// unpacked: dot_of(product)(blocks of a row of W, how many, sums) makes those with A's rows. The
+/// rows of all matrices are one job for the threads.
 template <class DotOf>
 void multiply_rows_of_blocks(Index m, std::span<const SharedProduct> products, DotOf&& dot_of) {
   Index all_rows = 0;
@@ -90,8 +96,10 @@ void multiply_rows_of_blocks(Index m, std::span<const SharedProduct> products, D
       const auto dot = dot_of(product);
       for (Index j = std::max<Index>(0, begin - before); j < std::min(w.rows, end - before); ++j) {
         const auto* row = static_cast<const std::uint8_t*>(w.data) + w.stored_row(j) * pitch;
+        Real sums[packed::kFewRows];
+        dot(row, blocks, sums);
         for (Index i = 0; i < m; ++i) {
-          const Real sum = dot(row, blocks, i);
+          const Real sum = sums[i];
           Real& to = c[i * ldc + j];
           to = start.add ? to + sum : start.in_column(j) + sum;
         }
@@ -112,9 +120,6 @@ inline constexpr Index kBlockDepth = 256;
 /// Rows of A that go over all of a packed block before the next do: these and their sums stay in
 /// the second-level cache beside it, and A comes from beyond once for a block, not for a panel.
 inline constexpr Index kRowsAtATime = 32 * simd::kMicroRows;
-/// Rows of A that are not worth packing B for: a token that is being generated.
-inline constexpr Index kFewRows = 2;
-
 inline void tally(Index m, Index n, Index k) {
   count_multiply_adds(static_cast<std::uint64_t>(m * n * k));
 }

@@ -166,10 +166,17 @@ void gemm_nt_q8(Index m, const Real* a, Index lda, std::span<const SharedProduct
   if (m <= packed::kFewRows) {
     const Index steps = (cols + simd::kQ8Step - 1) / simd::kQ8Step;
     const RoundedRows rows(m, a, lda, cols, steps * simd::kQ8Step, kSplit, kernels);
+    simd::Q8Row x[packed::kFewRows];
+    for (Index i = 0; i < m; ++i) x[i] = rows.row(i);
     return multiply_rows_of_blocks(m, products, [&](const SharedProduct& product) {
-      return [&rows, dot = kernels_of(product.w.format, kernels).dot_q8](const std::uint8_t* blocks,
-                                                                         Index count, Index i) {
-        return static_cast<Real>(dot(blocks, count, rows.row(i)));
+      return [&x, m, dot = kernels_of(product.w.format, kernels).dot_q8](const std::uint8_t* blocks,
+                                                                         Index count, Real* sums) {
+        float few[simd::kQ8DotRows];
+        for (Index i = 0; i < m; i += simd::kQ8DotRows) {
+          const Index there = std::min(simd::kQ8DotRows, m - i);
+          dot[there - 1](blocks, count, x + i, few);
+          std::copy_n(few, there, sums + i);
+        }
       };
     });
   }

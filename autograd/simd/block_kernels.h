@@ -40,9 +40,10 @@ struct Q8Row {
 /// Numbers that are multiplied at a time; Q8Row is filled up to a whole number of them with 0.
 inline constexpr Index kQ8Step = 64;
 
-/// The product with a row of `count` blocks of W as they lie. Products of four neighbours are
-/// summed as integers.
-using Q8DotBlocks = float (*)(const std::uint8_t* blocks, Index count, const Q8Row& x);
+/// The products of some rows with a row of `count` blocks of W as they lie, which is read once.
+/// Products of four neighbours are summed as integers. Each has the bits that it has alone.
+using Q8DotBlocks = void (*)(const std::uint8_t* blocks, Index count, const Q8Row* x, float* sums);
+inline constexpr Index kQ8DotRows = 4;
 
 /// Rows of W that a product of many rows takes at a time.
 inline constexpr Index kQ8Panel = 32;
@@ -74,9 +75,9 @@ struct BlockKernels {
     WidenBlocks widen;
     SplitBlocks split;
     DotBlocks dot;
-    Q8DotBlocks dot_q8;
-    Index group;  // numbers that share W's scale, and of A at least these
-    int more;     // W's integers are packed so much more, so that they have no sign; 0: as they are
+    Q8DotBlocks dot_q8[kQ8DotRows];  // of one row, of two, and so on
+    Index group;                     // numbers that share W's scale, and of A at least these
+    int more;  // W's integers are packed so much more, so that they have no sign; 0: as they are
     Q8Product product_q8;
   };
   const char* name;  // "avx512_vnni", "avx512", "avx2", "baseline"

@@ -6,6 +6,7 @@
 
 #include "autograd/gemm/block_formats.h"
 #include "autograd/gemm/frozen_matrix.h"
+#include "autograd/gemm/packed_product.h"
 #include "autograd/ops.h"
 #include "tests/support/gradcheck.h"
 #include "tests/support/stored_blocks.h"
@@ -84,7 +85,7 @@ Tensor rows_of(const Tensor& x, Index first, Index count) {
   return rows;
 }
 
-/// Whether sums of three rows or more round a product and its sum once.
+/// Whether sums of many rows round a product and its sum once.
 bool fuses(const simd::BlockKernels& kernels) {
   return std::string_view(kernels.name) != "baseline";
 }
@@ -94,25 +95,28 @@ TEST(Q8, BitsDependNeitherOnKernelsNorOnHowManyRowsThereAre) {
     for (const Index k : {256, 768}) {
       const Stored w = stored_blocks(37, k, format, {}, 5);
       const Tensor x = randn({21, k}, 1), fused = product(x, w.view, *usable().back());
-      const Tensor few = product(rows_of(x, 5, 1), w.view, *usable()[0]);
+      std::vector<Tensor> alone;
+      for (Index i = 0; i < packed::kFewRows; ++i)
+        alone.push_back(product(rows_of(x, 5 + i, 1), w.view, *usable()[0]));
       for (const simd::BlockKernels* kernels : usable()) {
         const Tensor many = product(x, w.view, *kernels);
         EXPECT_TRUE(fuses(*kernels) != fuses(*usable().back()) || same_bits(many, fused))
             << name_of(format) << " " << kernels->name;
-        for (const Index rows : {1, 2, 3, 10}) {
+        for (const Index rows : {1, 2, 3, 4, 5, 8, 9, 10}) {
           const Tensor y = product(rows_of(x, 5, rows), w.view, *kernels);
-          // One or two rows are summed in another order.
-          for (Index i = 0; i < (rows < 3 ? 1 : rows) * 37; ++i)
-            ASSERT_EQ(y[i], rows < 3 ? few[i] : many[5 * 37 + i]) << rows << " " << i;
+          // Few rows are summed in another order.
+          for (Index i = 0; i < rows * 37; ++i)
+            ASSERT_EQ(y[i], rows <= packed::kFewRows ? alone[i / 37][i % 37] : many[5 * 37 + i])
+                << rows << " " << i;
         }
       }
     }
   // A row that ends within a step of the kernels.
   const Stored w = stored_blocks(9, 96, NumberFormat::q5_1, {}, 5);
-  for (const Index rows : {1, 4}) {
+  for (const Index rows : {1, 4, 10}) {
     const Tensor x = randn({rows, 96}, 1), wanted = product(x, w.view, *usable().back());
     for (const simd::BlockKernels* kernels : usable())
-      EXPECT_TRUE((rows > 1 && fuses(*kernels) != fuses(*usable().back())) ||
+      EXPECT_TRUE((rows > packed::kFewRows && fuses(*kernels) != fuses(*usable().back())) ||
                   same_bits(product(x, w.view, *kernels), wanted))
           << kernels->name;
   }
@@ -121,7 +125,8 @@ TEST(Q8, BitsDependNeitherOnKernelsNorOnHowManyRowsThereAre) {
 TEST(Q8, GroupsOfManyRowsAreSummedAsIntegers) {
   // By the definition, in its order: what no rounding of a sum of four could give.
   for (const NumberFormat format : {NumberFormat::q8_0, NumberFormat::q4_1, NumberFormat::q6_k}) {
-    constexpr Index kCols = 1536, kRows = 3;  // more than the kernels take at a time
+    // More than the kernels take at a time.
+    constexpr Index kCols = 1536, kRows = packed::kFewRows + 1;
     const Stored w = stored_blocks(5, kCols, format, {}, 3);
     const Tensor x = randn({kRows, kCols}, 1), y = product(x, w.view, simd::block_kernels());
     const Index group = format == NumberFormat::q6_k ? 16 : 32;
@@ -248,6 +253,29 @@ TEST(Q8, ALinearGoesBackAsIfNothingWereRounded) {
   const Tensor x = randn({6, 256}, 4);
   EXPECT_TRUE(same_bits(input_gradient(x, FrozenMatrix(w.view, nullptr, Precision::q8)),
                         input_gradient(x, FrozenMatrix(w.view, nullptr, Precision::float32))));
+}
+
+TEST(FrozenMatrix, FewRowsHaveTheBitsThatEachHasAlone) {
+  const Stored blocks[] = {stored_blocks(37, 256, NumberFormat::q4_1, {}, 9),
+                           stored_blocks(37, 256, NumberFormat::q6_k, {}, 8)};
+  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::q8}) {
+    const Weight weights[] = {Weight(FrozenMatrix(blocks[0].view, nullptr, precision)),
+                              Weight(FrozenMatrix(blocks[1].view, nullptr, precision)),
+                              Weight(FrozenMatrix(randn({37, 256}, 3), precision)),
+                              Weight(FrozenMatrix(randn({37, 45}, 4), precision))};
+    for (const Weight& w : weights) {
+      const Index cols = &w == &weights[3] ? 45 : 256;
+      const Tensor x = randn({packed::kFewRows, cols}, 5);
+      const Variable none;
+      for (Index m = 2; m <= packed::kFewRows; ++m) {
+        const Tensor y = linear(Variable(rows_of(x, 0, m)), w, none).value();
+        for (Index i = 0; i < m; ++i)
+          EXPECT_TRUE(
+              same_bits(rows_of(y, i, 1), linear(Variable(rows_of(x, i, 1)), w, none).value()))
+              << name_of(precision) << " " << &w - weights << " row " << i << " of " << m;
+      }
+    }
+  }
 }
 
 TEST(LinearInput, ProductsThatAreMadeTogetherAreThoseOfEach) {
