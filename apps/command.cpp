@@ -284,14 +284,16 @@ void take_fitted_context(const CLI::App& app, const LoadedModel& model, EvalSett
 }
 
 void add_cache_option(CLI::App& app, std::string& dtype) {
-  app.add_option("--kv-cache-dtype", dtype,
-                 "numbers of the KV cache: float32; float16: half the memory, faster with a long "
-                 "context; auto (default): float32 with --precision float32, otherwise float16")
-      ->check(CLI::IsMember({"auto", "float32", "float16"}));
+  app.add_option("--cache-type", dtype,
+                 "numbers of the KV cache: f32; f16: half the memory, faster with a long context; "
+                 "q8_0: about a quarter, 8-bit integers with a scale for each 32; auto (default): "
+                 "f32 with --precision float32, otherwise f16")
+      ->check(CLI::IsMember({"auto", "f32", "f16", "q8_0"}));
 }
 
 CacheDtype cache_dtype(const std::string& dtype, Precision precision) {
-  const bool rounds = dtype == "auto" ? precision != Precision::float32 : dtype == "float16";
+  if (dtype == "q8_0") return CacheDtype::q8_0;
+  const bool rounds = dtype == "auto" ? precision != Precision::float32 : dtype == "f16";
   return rounds ? CacheDtype::float16 : CacheDtype::float32;
 }
 

@@ -165,7 +165,7 @@ struct ModelOptions {
 /// Without --context windows are as long as those that the model's groups were fitted on.
 void take_fitted_context(const CLI::App& app, const LoadedModel& model, EvalSettings& settings);
 
-/// Declares --kv-cache-dtype: "auto", "float32" or "float16".
+/// Declares --cache-type: "auto" or a CacheDtype's name.
 void add_cache_option(CLI::App& app, std::string& dtype);
 CacheDtype cache_dtype(const std::string& dtype, Precision precision);
 

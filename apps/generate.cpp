@@ -110,7 +110,7 @@ int run_generation(const GenerateArguments& options, LoadedModel& model) {
                             {"prefill_tokens_per_second", done.prefill_rate},
                             {"decode_tokens_per_second", done.decode_rate},
                             {"keys_read", share},
-                            {"kv_cache_dtype", dtype_name},
+                            {"cache_type", dtype_name},
                             {"cache_bytes", bytes}});
   return 0;
 }

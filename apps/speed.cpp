@@ -113,7 +113,7 @@ int time_decoding(Arguments arguments) {
                     {"model", options.base},
                     {"adapter", options.adapter},
                     {"precision", name_of(options.precision)},
-                    {"kv_cache_dtype", name_of(cache)},
+                    {"cache_type", name_of(cache)},
                     {"read_bytes_per_second", bandwidth},
                     {"rows", struct_to_json(rows)}});
   return 0;

@@ -58,19 +58,20 @@ TEST(CliGenerate, InBf16ItDrawsFromRoundedWeights) {
 
 TEST(CliGenerate, TheCacheIsOfFloat16WhereItIsAskedForOrMatricesAreRounded) {
   for (const auto& [options, dtype] :
-       std::map<std::string, std::string>{{"", "float32"},
-                                          {"--precision q8", "float16"},
-                                          {"--precision bf16", "float16"},
-                                          {"--precision bf16 --kv-cache-dtype float32", "float32"}})
-    EXPECT_EQ(cli().figures(focused(words(options))).at("kv_cache_dtype"), dtype) << options;
-  EXPECT_TRUE(cli().figures(focused("--no-cache")).at("kv_cache_dtype").is_null());
-  const Words half = "--attention dense --kv-cache-dtype float16";
+       std::map<std::string, std::string>{{"", "f32"},
+                                          {"--precision q8", "f16"},
+                                          {"--precision bf16", "f16"},
+                                          {"--precision bf16 --cache-type f32", "f32"}})
+    EXPECT_EQ(cli().figures(focused(words(options))).at("cache_type"), dtype) << options;
+  EXPECT_TRUE(cli().figures(focused("--no-cache")).at("cache_type").is_null());
+  const Words half = "--attention dense --cache-type f16";
   const auto bytes = [&](const Words& more) {
     return cli().figures(focused(more)).at("cache_bytes").get<double>();
   };
   EXPECT_EQ(2 * bytes(half), bytes("--attention dense"));
-  expect_parts(cli().must_run(focused(half)).err, {"float16 cache"});
-  EXPECT_NE(cli().run(focused("--kv-cache-dtype int8")).status, 0);
+  EXPECT_LT(bytes("--attention dense --cache-type q8_0"), bytes(half));
+  expect_parts(cli().must_run(focused(half)).err, {"f16 cache"});
+  EXPECT_NE(cli().run(focused("--cache-type int8")).status, 0);
 }
 
 TEST(CliGenerate, DrawsFollowTheSeed) {

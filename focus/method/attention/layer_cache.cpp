@@ -37,9 +37,13 @@ Index column_in_panels(Index column, Index depth, Index columns) {
   return column / width * width * depth + column % width;
 }
 
-/// Writes x [n] as row `row` of a matrix [rows, columns] in panels, which begins at `at`.
+/// Panels of keys in blocks that so many members take.
+Index q8_panels(Index members) { return (members + simd::kQ8Panel - 1) / simd::kQ8Panel; }
+
+/// Writes x [n] as row `row` of a matrix [rows, columns] in panels or q8_0, which begins at `at`.
 void put_row(const Real* x, Index n, Index row, Index rows, Index columns, CacheNumbers& to,
              Index at) {
+  if (to.in_blocks()) return to.put(x, n, at + row * columns);
   const Index panel = simd::kernels().panel;
   for (Index column = 0; column < n; column += panel) {
     const Index width = std::min(panel, columns - column);
@@ -65,13 +69,12 @@ LayerCache::LayerCache(const Sizes& sizes, const AttentionOptions& options, Gate
       gate_(std::move(gate)),
       factor_(gate_),
       dtype_(dtype),
-      padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)) {
+      padded_dim_(padded_in_cache(dtype, sizes.head_dim)) {
   sizes.validate();
   last_g_.resize(sizes.groups);
-  scaled_q_.resize(sizes.heads * sizes.head_dim);
 }
 
-Index LayerCache::scratch_size() const { return query_heads() * (padded_dim_ + 2 + kBlock); }
+Index LayerCache::scratch_size() const { return queries() * (padded_dim_ + 2 + kBlock); }
 
 /// A store holds a block or at most a quarter of the members before it, so that no more of a cache
 /// lies unused.
@@ -83,11 +86,11 @@ void LayerCache::add_store(Bucket& c) {
   // Zeros: what lies behind the last member is multiplied too, and then masked.
   const Index rows = sizes_.kv_heads * members;
   c.stores.push_back(
-      {begin, members, CacheNumbers(dtype_, rows * sizes_.head_dim),
+      {begin, members, in_blocks() ? CacheNumbers() : CacheNumbers(dtype_, rows * sizes_.head_dim),
+       in_blocks() ? Q8Columns(sizes_.kv_heads * q8_panels(members), sizes_.head_dim) : Q8Columns(),
        CacheNumbers(dtype_, rows * padded_dim_),
        CacheNumbers(CacheDtype::float32, gate_.gated ? sizes_.groups * members : 0)});
-  const Store& store = c.stores.back();
-  bytes_ += store.keys.bytes() + store.values.bytes() + store.assignments.bytes();
+  bytes_ += c.stores.back().bytes();
 }
 
 void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64_t mask) {
@@ -99,8 +102,13 @@ void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64
   const Index capacity = block_capacity(store), width = panel_width(capacity);
   const Index slot = (member - store.begin) % capacity, first = member - store.begin - slot;
   for (Index h = 0; h < sizes_.kv_heads; ++h) {
-    store.keys.put(k + h * dim, dim,
-                   keys_at(store, first, h) + column_in_panels(slot, dim, capacity), width);
+    if (in_blocks())
+      store.q8_keys.put(k + h * dim, dim,
+                        h * q8_panels(store.capacity) + (first + slot) / simd::kQ8Panel,
+                        slot % simd::kQ8Panel);
+    else
+      store.keys.put(k + h * dim, dim,
+                     keys_at(store, first, h) + column_in_panels(slot, dim, capacity), width);
     put_row(v + h * dim, dim, slot, capacity, padded_dim_, store.values,
             values_at(store, first, h));
   }
@@ -112,6 +120,18 @@ void LayerCache::append(const Real* k, const Real* v, const Real* g, std::uint64
   }
   last_mask_ = mask;
   c.positions.push_back(size_++);
+}
+
+void LayerCache::truncate(Index tokens) {
+  check(tokens >= 0 && tokens <= size_, "cache: truncate() to {} of {} tokens", tokens, size_);
+  for (auto& [mask, c] : buckets_) {
+    c.positions.erase(std::ranges::lower_bound(c.positions, tokens), c.positions.end());
+    // A store begins where its bucket had no room; what lies behind the last member is masked.
+    for (; !c.stores.empty() && c.stores.back().begin >= std::ssize(c.positions);
+         c.stores.pop_back())
+      bytes_ -= c.stores.back().bytes();
+  }
+  size_ = tokens;
 }
 
 /// The runs of keys that the last token reads, and the chunks of them that are one task each: they
@@ -176,61 +196,82 @@ void LayerCache::compute_factors() {
   });
 }
 
-/// The query heads of one key head over the slices of one chunk, unnormalised.
+Index LayerCache::multiply_keys(const Slice& slice, Index kv_head, Real* scores) const {
+  const Store& store = *slice.store;
+  const Index m = queries(), dim = sizes_.head_dim, capacity = block_capacity(store);
+  if (!in_blocks()) {
+    const Index width = panel_width(capacity), first = slice.begin / width * width;
+    multiply_columns(m, dim, scaled_q_.data() + kv_head * m * dim, store.keys,
+                     keys_at(store, slice.first, kv_head), capacity, first, slice.end, Into::assign,
+                     scores);
+    return first;
+  }
+  constexpr Index kPanel = simd::kQ8Panel;
+  const Index first = slice.begin / kPanel * kPanel;
+  const Index panels = kv_head * q8_panels(store.capacity) + slice.first / kPanel;
+  for (Index at = first; at < slice.end; at += kPanel)
+    store.q8_keys.multiply(m, rounded_q_.from(kv_head * m), panels + at / kPanel, scores + at,
+                           kBlock);
+  return first;
+}
+
+/// The queries of one key head over the slices of one chunk, unnormalised.
 void LayerCache::attend_chunk(Index kv_head, Index chunk, Real* scratch) const {
   const simd::Kernels& kernels = simd::kernels();
-  const Index heads = query_heads(), dim = sizes_.head_dim;
+  const Index m = queries();
   Real* out = scratch;
-  Real* max = out + heads * padded_dim_;
-  Real* sum = max + heads;
-  Real* scores = sum + heads;  // [query_heads, kBlock]
-  std::fill_n(out, heads * padded_dim_, Real(0));
-  std::fill_n(max, heads, kMasked);
-  std::fill_n(sum, heads, Real(0));
-  const Real* q = scaled_q_.data() + kv_head * heads * dim;
+  Real* max = out + m * padded_dim_;
+  Real* sum = max + m;
+  Real* scores = sum + m;  // [m, kBlock]
+  std::fill_n(out, m * padded_dim_, Real(0));
+  std::fill_n(max, m, kMasked);
+  std::fill_n(sum, m, Real(0));
   for (Index i = chunks_[chunk]; i < chunks_[chunk + 1]; ++i) {
     const Slice& slice = slices_[i];
     const Store& store = *slice.store;
-    const Index capacity = block_capacity(store), width = panel_width(capacity);
-    const Index first = slice.begin / width * width;
-    const Index columns = simd::padded(kernels, slice.end - first);
-    multiply_columns(heads, dim, q, store.keys, keys_at(store, slice.first, kv_head), capacity,
-                     first, slice.end, Into::assign, scores);
-    for (Index h = 0; h < heads; ++h) {
+    const Index first = multiply_keys(slice, kv_head, scores);
+    for (Index h = 0; h < m; ++h) {
       Real* row = scores + h * kBlock;
+      // A row does not see the tokens behind it.
+      const Index seen = size_ - (rows_ - 1 - h / query_heads()) - store.begin - slice.first;
+      const Index end = std::clamp(seen, slice.begin, slice.end);
+      std::fill(row + end, row + slice.end, Real(0));
+      if (end == slice.begin) continue;
+      const Index columns = simd::padded(kernels, end - first);
       if (options_.softcap > 0) kernels.softcap_row(row + first, columns, options_.softcap);
       const Real* factors = slice.distant > slice.begin ? factors_.data() + i * kBlock : nullptr;
       const auto gate = [&] {
-        for (Index c = slice.begin; c < slice.end; ++c) row[c] *= factors[c];
+        for (Index c = slice.begin; c < end; ++c) row[c] *= factors[c];
       };
       if (factors && factor_.use() == simd::GateUse::score) gate();
       std::fill(row + first, row + slice.begin, kMasked);
-      std::fill(row + slice.end, row + first + columns, kMasked);
+      std::fill(row + end, row + first + columns, kMasked);
       Real total = sum[h];
       const Real factor = kernels.softmax_row(row + first, columns, max[h], total);
       if (factors && factor_.use() == simd::GateUse::weight) {
         total = factor * sum[h] +
-                kernels.dot_row(row + slice.begin, factors + slice.begin, slice.end - slice.begin);
+                kernels.dot_row(row + slice.begin, factors + slice.begin, end - slice.begin);
         gate();
       }
       sum[h] = total;
       if (factor != 1)
         for (Index d = 0; d < padded_dim_; ++d) out[h * padded_dim_ + d] *= factor;
     }
-    store.values.multiply(heads, padded_dim_, slice.end - slice.begin, scores + slice.begin, kBlock,
-                          {values_at(store, slice.first, kv_head), capacity, padded_dim_},
+    store.values.multiply(m, padded_dim_, slice.end - slice.begin, scores + slice.begin, kBlock,
+                          {values_at(store, slice.first, kv_head), block_capacity(store),
+                           padded_dim_, in_blocks() ? padded_dim_ : 0},
                           slice.begin, out, padded_dim_, true);
   }
 }
 
 /// The softmax over all chunks of one head from those over each, in the chunks' order.
-void LayerCache::merge_chunks(Index head, Real* out) const {
-  const Index heads = query_heads(), kv_head = head / heads, h = head % heads,
-              dim = sizes_.head_dim;
+void LayerCache::merge_chunks(Index row, Index head, Real* out) const {
+  const Index heads = query_heads(), kv_head = head / heads, dim = sizes_.head_dim,
+              h = row * heads + head % heads;
   const auto part = [&](Index chunk) {
     return scratch_.data() + (kv_head * num_chunks() + chunk) * scratch_size();
   };
-  const Index max_at = heads * padded_dim_ + h, sum_at = max_at + heads;
+  const Index max_at = queries() * padded_dim_ + h, sum_at = max_at + queries();
   Real top = kMasked, sum = 0;
   for (Index c = 0; c < num_chunks(); ++c) top = std::max(top, part(c)[max_at]);
   std::fill_n(out, dim, Real(0));
@@ -242,22 +283,31 @@ void LayerCache::merge_chunks(Index head, Real* out) const {
   for (Index d = 0; d < dim; ++d) out[d] /= sum;
 }
 
-void LayerCache::attend(const Real* q, Real* out) {
-  check(size_ > 0, "cache: attend() before any token");
-  const Index dim = sizes_.head_dim;
-  std::transform(q, q + sizes_.heads * dim, scaled_q_.begin(),
-                 [&](Real x) { return x * options_.scale; });
+void LayerCache::attend(const Real* q, Real* out, Index rows) {
+  check(size_ >= rows && rows > 0, "cache: attend() of {} tokens, but there are {}", rows, size_);
+  check(rows == 1 || takes_rows(), "cache: these rows attend one by one");
+  rows_ = rows;
+  const Index dim = sizes_.head_dim, width = query_heads() * dim;
+  scaled_q_.resize(rows * sizes_.heads * dim);
+  for (Index row = 0; row < rows; ++row)
+    for (Index h = 0; h < sizes_.kv_heads; ++h)
+      std::transform(
+          q + (row * sizes_.kv_heads + h) * width, q + (row * sizes_.kv_heads + h + 1) * width,
+          scaled_q_.begin() + (h * rows + row) * width, [&](Real x) { return x * options_.scale; });
+  if (in_blocks()) rounded_q_.round(rows * sizes_.heads, dim, scaled_q_.data());
   collect_slices();
   if (gate_.gated) compute_factors();
   const Index tasks = sizes_.kv_heads * num_chunks(), size = scratch_size();
   if (std::ssize(scratch_) < tasks * size) scratch_.resize(tasks * size);
-  const Index work = 2 * kChunkKeys * dim * query_heads();
+  const Index work = 2 * kChunkKeys * dim * queries();
   parallel_chunks(tasks, std::max<Index>(1, kTaskWork / work), [&](Index begin, Index end) {
     for (Index task = begin; task < end; ++task)
       attend_chunk(task / num_chunks(), task % num_chunks(), scratch_.data() + task * size);
   });
-  for (Index head = 0; head < sizes_.heads; ++head) merge_chunks(head, out + head * dim);
-  count_multiply_adds(static_cast<std::uint64_t>(2 * keys_read_ * dim * sizes_.heads));
+  for (Index i = 0; i < rows * sizes_.heads; ++i)
+    merge_chunks(i / sizes_.heads, i % sizes_.heads, out + i * dim);
+  const Index pairs = rows * keys_read_ - rows * (rows - 1) / 2;
+  count_multiply_adds(static_cast<std::uint64_t>(2 * pairs * dim * sizes_.heads));
 }
 
 }  // namespace focus

@@ -27,16 +27,17 @@ Index tasks(Index work) { return std::max<Index>(1, kTaskWork / std::max<Index>(
 }  // namespace
 
 SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
-                           const SummarySettings& summary, CacheDtype dtype)
+                           const SummarySettings& summary, CacheDtype dtype, Index undo)
     : sizes_(sizes),
       attention_(options),
       options_(with_sliding_window(summary, options.sliding_window)),
-      padded_dim_(simd::padded(simd::kernels(), sizes.head_dim)),
+      padded_dim_(padded_in_cache(dtype, sizes.head_dim)),
+      undo_(undo),
       heads_(sizes.kv_heads),
       distant_end_(options_.sinks) {
   sizes.validate();
   Group empty(dtype);
-  empty.sums.assign((options_.uses_width() ? 3 : 2) * sizes.head_dim, 0.0);
+  empty.sums.of.assign((options_.uses_width() ? 3 : 2) * sizes.head_dim, 0.0);
   for (Head& head : heads_) {
     head.groups.assign(sizes.groups, empty);
     head.means.end = sizes.groups;
@@ -45,6 +46,7 @@ SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
     if (options_.uses_width()) head.variances.assign(sizes.groups * padded_dim_, Real(0));
     head.log_counts.assign(head.groups.size(), kNone);
   }
+  if (undo_ > 0) add_checkpoint();
 }
 
 std::size_t SummaryCache::bytes() const {
@@ -54,7 +56,8 @@ std::size_t SummaryCache::bytes() const {
     bytes += of_rows(head.sinks) + of_rows(head.local) + of_rows(head.means) +
              head.local_groups.capacity() + head.variances.capacity() * sizeof(Real);
     for (const Group& group : head.groups)
-      bytes += of_rows(group.rows) + group.sums.size() * sizeof(double) +
+      bytes += of_rows(group.rows) +
+               (1 + checkpoints_.size()) * group.sums.of.size() * sizeof(double) +
                group.positions.capacity() * sizeof(Index);
   }
   return bytes;
@@ -73,25 +76,28 @@ void SummaryCache::add_row(Rows& rows, const Real* k, const Real* v) const {
   ++rows.end;
 }
 
-void SummaryCache::drop_front(Rows& rows, Index count) const {
+Index SummaryCache::drop_front(Rows& rows, Index count) const {
   rows.first += count;
   // Moved together when most of it has left: each row is moved a bounded number of times.
-  if (rows.first < rows.count() + 64) return;
-  rows.keys.drop_front(rows.first * padded_dim_);
-  rows.values.drop_front(rows.first * padded_dim_);
-  rows.end -= rows.first;
-  rows.first = 0;
+  const Index unused = std::min(rows.first, rows.keep - rows.gone);
+  if (unused < rows.end - unused + 64) return 0;
+  rows.keys.drop_front(unused * padded_dim_);
+  rows.values.drop_front(unused * padded_dim_);
+  rows.first -= unused;
+  rows.end -= unused;
+  rows.gone += unused;
+  return unused;
 }
 
 void SummaryCache::set_mean(Head& head, std::size_t number) const {
   const Group& group = head.groups[number];
-  head.log_counts[number] =
-      group.count > 0 ? static_cast<Real>(std::log(static_cast<double>(group.count))) : kNone;
-  const double share = group.count > 0 ? 1 / static_cast<double>(group.count) : 0;
+  const auto count = static_cast<double>(group.sums.count);
+  head.log_counts[number] = count > 0 ? static_cast<Real>(std::log(count)) : kNone;
+  const double share = count > 0 ? 1 / count : 0;
   const Index row = static_cast<Index>(number) * padded_dim_, dim = sizes_.head_dim;
   Real* key = head.means.keys.data() + row;
   Real* value = head.means.values.data() + row;
-  const double* sums = group.sums.data();
+  const double* sums = group.sums.of.data();
   for (Index d = 0; d < dim; ++d) {
     key[d] = static_cast<Real>(share * sums[d]);
     value[d] = static_cast<Real>(share * sums[dim + d]);
@@ -104,8 +110,29 @@ void SummaryCache::set_mean(Head& head, std::size_t number) const {
   }
 }
 
+/// In steps that end where a checkpoint does and, where the order of sums or the local rows count,
+/// with a block: none of its tokens is distant at once.
 void SummaryCache::append(const Real* k, const Real* v, std::span<const std::uint8_t> group_ids,
                           Index tokens) {
+  const Index row = sizes_.kv_heads * sizes_.head_dim, ids = std::ssize(group_ids) / tokens;
+  const Index end = size_ + tokens, begin = size_;
+  while (size_ < end) {
+    const Index at = size_ - begin, of_block = (size_ / options_.block + 1) * options_.block;
+    Index stop = options_.sliding_window > 0 ? std::min(end, of_block) : end;
+    if (undo_ > 0) {
+      const Index first_kept = std::max<Index>(0, end / undo_ - 2) * undo_;
+      if (size_ < first_kept) checkpoints_.clear();
+      stop = std::min(
+          stop, size_ < first_kept ? first_kept : std::min(of_block, (size_ / undo_ + 1) * undo_));
+    }
+    append_step(k + at * row, v + at * row, group_ids.subspan(at * ids, (stop - size_) * ids),
+                stop - size_);
+    if (undo_ > 0 && size_ % undo_ == 0) add_checkpoint();
+  }
+}
+
+void SummaryCache::append_step(const Real* k, const Real* v,
+                               std::span<const std::uint8_t> group_ids, Index tokens) {
   const Index dim = sizes_.head_dim, of_token = std::ssize(group_ids) / tokens;
   parallel_chunks(sizes_.kv_heads, tasks(tokens * dim * kAppendWork), [&](Index begin, Index end) {
     for (Index h = begin; h < end; ++h)
@@ -127,16 +154,17 @@ void SummaryCache::append(Head& head, const NewTokens& tokens) const {
   std::vector<bool> changed(distant_end > distant_end_ ? head.groups.size() : 0);
   // Local tokens become distant, and some of those that come now are so at once.
   const Index moved = std::max<Index>(0, std::min(distant_end, size_) - distant_end_);
+  if (moved > 0) sum_again(head);
   for (Index i = 0; i < moved; ++i) {
-    const std::size_t group = head.local_groups[i];
+    const std::size_t group = head.local_groups[head.local.first + i];
     const Index row = (head.local.first + i) * padded_dim_;
     add_distant(head.groups[group], head.local.keys.data() + row, head.local.values.data() + row,
                 distant_end_ + i);
     changed[group] = true;
   }
   if (moved > 0) {
-    head.local_groups.erase(head.local_groups.begin(), head.local_groups.begin() + moved);
-    drop_front(head.local, moved);
+    const Index gone = drop_front(head.local, moved);
+    head.local_groups.erase(head.local_groups.begin(), head.local_groups.begin() + gone);
   }
   if (keeps_lists()) make_room(head, tokens, distant_begin - size_, distant_end - size_);
   for (Index t = 0; t < tokens.count; ++t) {
@@ -175,7 +203,7 @@ void SummaryCache::make_room(Head& head, const NewTokens& tokens, Index first, I
 
 void SummaryCache::add_distant(Group& group, const Real* key, const Real* value,
                                Index position) const {
-  ++group.count;
+  ++group.sums.count;
   if (!keeps_lists()) return add_to_sums(group, key, value, 1);
   add_row(group.rows, key, value);
   add_row_to_sums(group, group.rows.end - 1, 1);
@@ -186,19 +214,27 @@ void SummaryCache::add_distant(Group& group, const Real* key, const Real* value,
 void SummaryCache::forget(Head& head, Index before) const {
   for (std::size_t c = 0; c < head.groups.size(); ++c) {
     Group& group = head.groups[c];
-    const Index leave = std::ranges::lower_bound(group.positions, before) - group.positions.begin();
+    const auto seen = group.positions.begin() + group.rows.first;
+    const Index leave = std::lower_bound(seen, group.positions.end(), before) - seen;
     if (leave == 0) continue;
     for (Index i = 0; i < leave; ++i) add_row_to_sums(group, group.rows.first + i, -1);
-    group.count -= leave;
-    group.removed += leave;
-    group.positions.erase(group.positions.begin(), group.positions.begin() + leave);
-    drop_front(group.rows, leave);
-    if (group.removed >= kMostRemoved) {
-      group.removed = 0;
-      std::ranges::fill(group.sums, 0.0);
-      for (Index row = group.rows.first; row < group.rows.end; ++row)
-        add_row_to_sums(group, row, 1);
-    }
+    group.sums.count -= leave;
+    group.sums.removed += leave;
+    const Index gone = drop_front(group.rows, leave);
+    group.positions.erase(group.positions.begin(), group.positions.begin() + gone);
+    set_mean(head, c);
+  }
+}
+
+/// The sums that many tokens have left, when a block of tokens becomes distant: at any other time
+/// the bits would depend on where append() cuts.
+void SummaryCache::sum_again(Head& head) const {
+  for (std::size_t c = 0; c < head.groups.size(); ++c) {
+    Group& group = head.groups[c];
+    if (group.sums.removed < kMostRemoved) continue;
+    group.sums.removed = 0;
+    std::ranges::fill(group.sums.of, 0.0);
+    for (Index row = group.rows.first; row < group.rows.end; ++row) add_row_to_sums(group, row, 1);
     set_mean(head, c);
   }
 }
@@ -212,12 +248,12 @@ void SummaryCache::add_row_to_sums(Group& group, Index row, double times) const 
 void SummaryCache::add_to_sums(Group& group, const Real* key, const Real* value,
                                double times) const {
   const Index dim = sizes_.head_dim;
-  double* sums = group.sums.data();
+  double* sums = group.sums.of.data();
   for (Index d = 0; d < dim; ++d) {
     sums[d] += times * static_cast<double>(key[d]);
     sums[dim + d] += times * static_cast<double>(value[d]);
   }
-  if (std::ssize(group.sums) == 2 * dim) return;
+  if (std::ssize(group.sums.of) == 2 * dim) return;
   for (Index d = 0; d < dim; ++d)
     sums[2 * dim + d] += times * static_cast<double>(key[d]) * static_cast<double>(key[d]);
 }
@@ -285,7 +321,7 @@ std::vector<Index> SummaryCache::select(const Head& head, const Reading& reading
   const std::vector<double> mass = masses(reading);
   std::vector<Index> order;
   for (Index c = 0; c < sizes_.groups; ++c)
-    if (head.groups[c].count > 0) order.push_back(c);
+    if (head.groups[c].sums.count > 0) order.push_back(c);
   const auto larger = [&](Index a, Index b) {
     return mass[a] != mass[b] ? mass[a] > mass[b] : a < b;
   };
@@ -326,10 +362,10 @@ SummaryCache::Reading SummaryCache::reading_of(Index first_head, Index heads, co
   }
   const bool as_token = options_.unselected_groups == UnselectedGroups::summary;
   Index keys = reading.exact;
-  for (const Group& group : head.groups) keys += as_token && group.count > 0;
+  for (const Group& group : head.groups) keys += as_token && group.sums.count > 0;
   reading.groups = select(head, reading);
   for (const Index c : reading.groups) {
-    const Index n = head.groups[c].count;
+    const Index n = head.groups[c].sums.count;
     keys += n - (as_token && n > 0);
   }
   reading.keys = keys * heads;

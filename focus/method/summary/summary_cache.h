@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "autograd/ops.h"
@@ -14,13 +17,15 @@ namespace focus {
 /// and sinks as they are, distant ones in a list for each group, with the sums of its keys and
 /// values. A block of tokens goes from the local ones to the lists when a query's block ends. Where
 /// no list is ever read (m = 0, no sliding window) none is kept: then the cache does not grow. One
-/// sequence.
+/// sequence, whose bits do not depend on how append() cuts it.
 class SummaryCache {
  public:
   using Sizes = CacheSizes;
   /// `dtype`: of the distant tokens' lists; all else is float32. Sums are of the numbers as kept.
+  /// truncate() can take back at least the last `undo` tokens of the most there were: twice as many
+  /// stay in float32 beside the lists, and two copies of the sums.
   SummaryCache(const Sizes& sizes, const AttentionOptions& options, const SummarySettings& summary,
-               CacheDtype dtype = CacheDtype::float32);
+               CacheDtype dtype = CacheDtype::float32, Index undo = 0);
 
   /// Adds the next tokens.  k and v [tokens, kv_heads, head_dim], group_ids [tokens, kv_heads] or
   /// [tokens, 1]
@@ -30,6 +35,12 @@ class SummaryCache {
   /// tokens so far.  summary_bias [kv_heads, groups]; q and out [heads, head_dim]
   void attend(const Real* q, const Tensor& summary_bias, Real* out);
 
+  /// Takes back all tokens but the first `tokens`, as if they had never come: what follows has the
+  /// same bits. append() comes next. Throws where that are fewer than least_size().
+  void truncate(Index tokens);
+  /// The fewest tokens that truncate() can leave.
+  Index least_size() const;
+
   Index size() const { return size_; }
   std::size_t bytes() const;
   /// Keys and summary tokens that the last attend() read, all query heads together, and their mean.
@@ -37,30 +48,49 @@ class SummaryCache {
   Index keys_read() const { return pairs_read_ / sizes_.heads; }
 
  private:
+  /// Which rows are in use, counted with those that memory no longer has.
+  struct Span {
+    Index first = 0, end = 0;
+  };
   /// Keys and values of some tokens, rows of padded_dim numbers. Rows before `first` have left.
   struct Rows {
     explicit Rows(CacheDtype dtype = CacheDtype::float32) : keys(dtype), values(dtype) {}
     CacheNumbers keys, values;
     Index first = 0, end = 0;
+    Index gone = 0;                                  // rows before them that memory no longer has
+    Index keep = std::numeric_limits<Index>::max();  // none from here on goes, those counted
     Index count() const { return end - first; }
+    Span span() const { return {gone + first, gone + end}; }
+  };
+  struct Sums {
+    std::vector<double> of;  // keys, values and, where width counts, the keys' squares
+    Index count = 0;         // tokens in them
+    Index removed = 0;       // since the tokens were last summed again
   };
   /// One group of a key head.
   struct Group {
     explicit Group(CacheDtype dtype) : rows(dtype) {}
-    Rows rows;                     // where lists are kept
-    std::vector<double> sums;      // of keys, values and, where width counts, the keys' squares
-    Index count = 0;               // tokens in the sums
-    Index removed = 0;             // since the tokens were last summed again
-    std::vector<Index> positions;  // of the rows; with a sliding window alone
+    Rows rows;  // where lists are kept
+    Sums sums;
+    std::vector<Index> positions;  // of all rows; with a sliding window alone
   };
   struct Head {
     Rows sinks, local;
     Rows means;                    // of the groups: their summary tokens
     std::vector<Real> variances;   // of the groups' keys, halved, like rows; where width counts
     std::vector<Real> log_counts;  // log n; -inf: no tokens
-    std::vector<std::uint8_t> local_groups;
+    std::vector<std::uint8_t> local_groups;  // of all local rows
     std::vector<Group> groups;
     std::uint8_t last_group = 0;
+  };
+  /// What truncate() goes back to, before it adds tokens again that local rows still have.
+  struct Checkpoint {
+    struct OfHead {
+      Span sinks, local;
+      std::vector<std::pair<Span, Sums>> groups;
+    };
+    Index size, distant_end;
+    std::vector<OfHead> heads;
   };
   /// Some rows next to each other.
   struct Run {
@@ -86,7 +116,13 @@ class SummaryCache {
   }
   bool keeps_lists() const { return options_.most_selected() > 0 || options_.sliding_window > 0; }
   void add_row(Rows& rows, const Real* k, const Real* v) const;
-  void drop_front(Rows& rows, Index count) const;
+  /// Lets rows leave; returns how many of the first memory no longer has.
+  Index drop_front(Rows& rows, Index count) const;
+  void append_step(const Real* k, const Real* v, std::span<const std::uint8_t> group_ids,
+                   Index tokens);
+  void add_checkpoint();
+  void go_back(const Checkpoint& to);
+  void set_rows(Rows& rows, Span span) const;
   /// Some tokens of a key head that append() adds: rows and group_ids lie `stride` and
   /// `id_stride` apart.
   struct NewTokens {
@@ -100,6 +136,7 @@ class SummaryCache {
   /// Adds a token to the sums and the list of its group.
   void add_distant(Group& group, const Real* key, const Real* value, Index position) const;
   void forget(Head& head, Index before) const;
+  void sum_again(Head& head) const;
   /// After a group's sums have changed.
   void set_mean(Head& head, std::size_t group) const;
   /// Adds the key and value of a row of the group's list to its sums, or with -1 takes them out.
@@ -119,7 +156,9 @@ class SummaryCache {
   const AttentionOptions attention_;
   const SummarySettings options_;
   const Index padded_dim_;
+  const Index undo_;
   std::vector<Head> heads_;
+  std::deque<Checkpoint> checkpoints_;  // at most two, `undo_` apart
   Index size_ = 0, distant_end_ = 0, pairs_read_ = 0;
 };
 

@@ -95,6 +95,37 @@ TEST(LayerCache, HeadDimensionsOfPublishedModels) {
     expect_as_sparse({.seq_len = 130, .head_dim = head_dim, .top_k = 1});
 }
 
+TEST(LayerCache, RowsThatAttendTogetherHaveTheBitsOfEachAlone) {
+  for (const CacheDtype dtype : {CacheDtype::float32, CacheDtype::float16, CacheDtype::q8_0})
+    for (const double softcap : {0.0, 1.5}) {
+      const Case c{.seq_len = 700, .heads = 6, .kv_heads = 2, .head_dim = 40, .softcap = softcap};
+      const std::vector<Tensor> x = inputs_of(c);
+      const GateOptions gate{.local_window = 0, .gated = false, .membership = {}};
+      LayerCache alone({6, 2, 40, 0}, options_of(c), gate, dtype), together = alone;
+      const Index row = c.heads * c.head_dim, key = c.kv_heads * c.head_dim;
+      std::vector<Real> one(row), some;
+      Index size = 1;
+      for (Index t = 0; t < c.seq_len; t += size) {
+        size = std::min(size % 17 + 1, c.seq_len - t);
+        some.resize(size * row);
+        for (Index i = t; i < t + size; ++i)
+          together.append(x[1].data() + i * key, x[2].data() + i * key, nullptr, 1);
+        ASSERT_TRUE(together.takes_rows());
+        const std::uint64_t before = multiply_adds();
+        together.attend(x[0].data() + t * row, some.data(), size);
+        const std::uint64_t of_rows = multiply_adds() - before;
+        for (Index i = 0; i < size; ++i) {
+          alone.append(x[1].data() + (t + i) * key, x[2].data() + (t + i) * key, nullptr, 1);
+          alone.attend(x[0].data() + (t + i) * row, one.data());
+          ASSERT_TRUE(std::ranges::equal(one, std::span(some).subspan(i * row, row)))
+              << "row " << i << " of " << size << " behind " << t;
+        }
+        ASSERT_EQ(multiply_adds() - before, 2 * of_rows);
+      }
+      EXPECT_THROW(together.attend(x[0].data(), some.data(), 0), std::invalid_argument);
+    }
+}
+
 TEST(LayerCache, SequencesOfSeveralChunks) {
   for (const int top_k : {1, 2})
     expect_as_sparse({.seq_len = 1500,
@@ -202,11 +233,71 @@ TEST(LayerCache, OfFloat16TakesHalfTheMemory) {
   EXPECT_EQ(bytes[0] / sizeof(Real), bytes[1] / sizeof(std::uint16_t));
 }
 
+/// The rows' numbers as CacheDtype::q8_0 has them, or as queries and keys have them that meet.
+Tensor through_q8_0(const Tensor& x, bool scale_of_16_bits) {
+  std::vector<Real> rounded(x.span().begin(), x.span().end());
+  const Index n = x.dim(3);
+  for (Index row = 0; row < x.size() / n; ++row)
+    for (Index first = row * n; first < (row + 1) * n; first += 32) {
+      const Index end = std::min(first + 32, (row + 1) * n);
+      Real largest = 0;
+      for (Index i = first; i < end; ++i) largest = std::max(largest, std::abs(x[i]));
+      const auto scale = static_cast<float>(largest / 127);
+      Tensor kept = Tensor::from({1}, std::vector<Real>{scale});
+      if (scale_of_16_bits) kept = through_float16(kept);
+      for (Index i = first; i < end; ++i)
+        rounded[i] = kept[0] * std::nearbyint(x[i] / static_cast<Real>(scale));
+    }
+  return Tensor::from(x.shape(), rounded);
+}
+
+TEST(LayerCache, OfQ8IsThatOfTheRoundedKeysValuesAndQueries) {
+  for (const Index head_dim : {12, 40, 64, 96})  // in whole blocks or not
+    for (const bool gated : {false, true})
+      for (const Index sliding_window : {0, 70}) {
+        const Case c{.seq_len = 330,
+                     .heads = 4,
+                     .kv_heads = 2,
+                     .head_dim = head_dim,
+                     .groups = 3,
+                     .gated = gated,
+                     .top_k = 2,
+                     .sliding_window = sliding_window};
+        std::vector<Tensor> x = inputs_of(c);
+        const GateOptions gate = gate_of(c, x[3]);
+        const Tensor rounded = decoded(c, x, gate, CacheDtype::q8_0);
+        const double from_exact = relative_difference(rounded, decoded(c, x, gate));
+        EXPECT_LT(from_exact, 1e-1) << c.str();
+        EXPECT_GT(from_exact, 1e-4) << c.str();
+        for (const std::size_t i : {0, 1, 2}) x[i] = through_q8_0(x[i], i == 2);
+        // Queries are scaled before they are rounded, so that a tie may go the other way.
+        EXPECT_LT(relative_difference(rounded, decoded(c, x, gate)), 1e-4) << c.str();
+      }
+}
+
+TEST(LayerCache, OfQ8TakesLittleMoreThanAQuarterOfTheMemory) {
+  const Case c{.seq_len = 640, .head_dim = 64, .gated = false, .top_k = 1};
+  const std::vector<Tensor> x = inputs_of(c);
+  std::vector<double> bytes;
+  for (const CacheDtype dtype : {CacheDtype::float32, CacheDtype::q8_0}) {
+    GateOptions one_bucket = gate_of(c, x[3]);
+    one_bucket.membership.assign(640, 1);
+    decode(
+        c, x, one_bucket,
+        [&](Index t, LayerCache& cache) {
+          if (t + 1 == c.seq_len) bytes.push_back(static_cast<double>(cache.bytes()));
+        },
+        dtype);
+  }
+  EXPECT_NEAR(bytes[1] / (bytes[0] / sizeof(Real)), (36 + 34) / 64.0, 0.03);
+}
+
 TEST(LayerCache, SameBitsForAnyThreads) {
   const Case c{.seq_len = 1200, .heads = 8, .head_dim = 64, .groups = 4, .top_k = 2};
   const std::vector<Tensor> x = inputs_of(c);
-  expect_same_bits_for_any_threads(
-      "cache", [&] { return std::vector<Tensor>{decoded(c, x, gate_of(c, x[3]))}; });
+  for (const CacheDtype dtype : {CacheDtype::float32, CacheDtype::q8_0})
+    expect_same_bits_for_any_threads(
+        "cache", [&] { return std::vector<Tensor>{decoded(c, x, gate_of(c, x[3]), dtype)}; });
 }
 
 TEST(LayerCache, AllocatesForBlocksAlone) {
@@ -225,6 +316,58 @@ TEST(LayerCache, AllocatesForBlocksAlone) {
   std::size_t growths = 0;
   for (std::size_t t = 1; t < bytes.size(); ++t) growths += bytes[t] != bytes[t - 1];
   EXPECT_EQ(growths, 2u);  // blocks of 16, 16 and 32
+}
+
+TEST(LayerCache, WhatIsTakenBackLeavesNoTrace) {
+  for (const Index sliding_window : {0, 90})
+    for (const Index sinks : {0, 3})
+      for (const int top_k : {1, 2, 3})  // of one group: dense
+        for (const CacheDtype dtype :
+             {CacheDtype::float32, CacheDtype::float16, CacheDtype::q8_0}) {
+          Case c{.seq_len = 500,
+                 .heads = 4,
+                 .groups = top_k == 3 ? 1 : 4,
+                 .gated = top_k == 2,
+                 .top_k = std::min(top_k, 2),
+                 .local_window = 20,
+                 .sliding_window = sliding_window,
+                 .sinks = sinks};
+          if (c.groups == 1) c.top_k = 1;
+          const std::vector<Tensor> x = inputs_of(c);
+          const GateOptions gate = gate_of(c, x[3]);
+          GateOptions without_sets = gate;
+          without_sets.membership.clear();
+          const auto make = [&] {
+            return LayerCache({c.heads, c.kv_heads, c.head_dim, c.groups}, options_of(c),
+                              without_sets, dtype);
+          };
+          LayerCache cache = make(), fresh = make();
+          const auto append = [&](LayerCache& to, Index t) {
+            const Index key = t * c.kv_heads * c.head_dim;
+            to.append(x[1].data() + key, x[2].data() + key, x[3].data() + t * c.groups,
+                      gate.membership[t]);
+          };
+          Rng rng(7);
+          while (cache.size() < 450) {
+            const Index right = cache.size();
+            for (Index t = right; t < right + 40; ++t) append(cache, t);
+            for (Index t = 0; t < 30; ++t) append(cache, 470 + t);  // others' tokens
+            cache.truncate(right + 1 + static_cast<Index>(rng.below(40)));
+          }
+          for (Index t = 0; t < cache.size(); ++t) append(fresh, t);
+          EXPECT_EQ(cache.bytes(), fresh.bytes()) << c.str();
+          std::vector<Real> out(c.heads * c.head_dim), expected(out.size());
+          for (Index t = cache.size(); t < c.seq_len; ++t) {
+            for (LayerCache* const of : {&cache, &fresh}) {
+              append(*of, t);
+              of->attend(x[0].data() + t * c.heads * c.head_dim,
+                         of == &cache ? out.data() : expected.data());
+            }
+            ASSERT_EQ(out, expected) << c.str();
+            ASSERT_EQ(cache.keys_read(), fresh.keys_read());
+          }
+          EXPECT_THROW(cache.truncate(c.seq_len + 1), std::invalid_argument);
+        }
 }
 
 TEST(LayerCache, RejectsHeadsThatDoNotFitAndAttendingToNothing) {

@@ -10,10 +10,10 @@ namespace focus {
 namespace {
 
 SummaryCache cache_of(const SummaryCase& c, const SummaryInputs& in,
-                      CacheDtype dtype = CacheDtype::float32) {
+                      CacheDtype dtype = CacheDtype::float32, Index undo = 0) {
   return SummaryCache(
       {.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .groups = c.groups},
-      in.options, in.summary, dtype);
+      in.options, in.summary, dtype, undo);
 }
 
 /// Tokens [t, t + count).
@@ -158,6 +158,27 @@ TEST(SummaryCache, ListsOfFloat16AreThoseOfTheRoundedKeysAndValues) {
   }
 }
 
+TEST(SummaryCache, ListsOfQ8AreNearThoseOfFloat32) {
+  for (const Index head_dim : {20, 64})
+    for (const Index sliding_window : {0, 60}) {
+      const SummaryCase c{.seq_len = 250,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .head_dim = head_dim,
+                          .num_selected_groups = 5,
+                          .window = 0,
+                          .block = 8,
+                          .sliding_window = sliding_window};
+      const SummaryInputs in = summary_inputs_of(c);
+      const double far =
+          relative_difference(decode(c, in, 0, CacheDtype::q8_0).out, decode(c, in).out);
+      EXPECT_LT(far, 2e-2) << c.str();
+      EXPECT_GT(far, 1e-4) << c.str();
+      expect_same_bits_for_any_threads(
+          "cache", [&] { return std::vector{decode(c, in, 0, CacheDtype::q8_0).out}; });
+    }
+}
+
 TEST(SummaryCache, WithoutGroupsToReadItDoesNotGrow) {
   SummaryCase c{
       .seq_len = 3000, .groups = 4, .num_selected_groups = 0, .window = 20, .block = 8, .sinks = 3};
@@ -186,6 +207,83 @@ TEST(SummaryCache, AnyNumberOfThreadsGivesTheSameBits) {
   const SummaryCase c{.seq_len = 200, .heads = 6, .kv_heads = 3, .num_selected_groups = 2};
   const SummaryInputs in = summary_inputs_of(c);
   expect_same_bits_for_any_threads("cache", [&] { return std::vector{decode(c, in).out}; });
+}
+
+/// Tokens come in pieces of any size, others behind them that are taken back, and some of their
+/// own: the last ones receive what they do from a cache that they entered at once or one by one.
+void expect_taken_back(const SummaryCase& c, CacheDtype dtype, Index undo, std::uint64_t seed) {
+  const SummaryInputs in = summary_inputs_of(c);
+  SummaryCase other = c;
+  other.seed = c.seed + 1;
+  const SummaryInputs wrong = summary_inputs_of(other);
+  const Index kept = c.seq_len - 40, row = c.heads * c.head_dim;
+  SummaryCache cache = cache_of(c, in, dtype, undo);
+  Rng rng(seed);
+  const auto any = [&](Index most) { return static_cast<Index>(rng.below(most + 1)); };
+  Index times = 0, longest = 0;
+  for (Index i = 0; i < 60 || cache.size() < kept; ++i) {
+    if (const Index count = std::min(any(i % 9 == 0 ? 150 : 12), kept - cache.size()); count > 0)
+      append(cache, c, in, cache.size(), count);
+    const Index right = cache.size(), more = any(std::min<Index>(30, c.seq_len - right));
+    if (more > 0) append(cache, c, wrong, right, more);
+    const Index least = std::max(cache.least_size(), right - any(8));
+    longest = std::max(longest, cache.size());
+    ASSERT_LE(cache.least_size(), std::max<Index>(0, longest - undo));
+    ASSERT_LE(least, right) << c.str();
+    times += cache.size() > least;
+    cache.truncate(least);
+    ASSERT_EQ(cache.size(), least);
+  }
+  EXPECT_GT(times, 40);
+  SummaryCache at_once = cache_of(c, in, dtype), one_by_one = cache_of(c, in, dtype);
+  append(at_once, c, in, 0, cache.size());
+  for (Index t = 0; t < cache.size(); ++t) append(one_by_one, c, in, t);
+  std::vector<Real> out(row), expected(row);
+  for (Index t = cache.size(); t < c.seq_len; ++t) {
+    append(cache, c, in, t);
+    cache.attend(in.q.data() + t * row, in.summary_bias, out.data());
+    for (SummaryCache* const fresh : {&at_once, &one_by_one}) {
+      append(*fresh, c, in, t);
+      fresh->attend(in.q.data() + t * row, in.summary_bias, expected.data());
+      ASSERT_EQ(out, expected) << "position " << t << " of " << c.str();
+      ASSERT_EQ(cache.pairs_read(), fresh->pairs_read());
+    }
+  }
+}
+
+TEST(SummaryCache, WhatIsTakenBackLeavesNoTrace) {
+  const SummaryCase plain{.seq_len = 700, .heads = 4, .kv_heads = 2, .num_selected_groups = 2};
+  SummaryCase sums = plain, sliding = plain, narrow = plain, wide = plain;
+  sums.num_selected_groups = 0;
+  sliding.sliding_window = 150;
+  sliding.groups = 3;  // so few that they are summed again
+  narrow.sliding_window = 5;
+  wide.window = 100;
+  std::uint64_t seed = 1;
+  for (SummaryCase c : {plain, sums, sliding, narrow, wide})
+    for (const Index block : {1, 8, 32})
+      for (const Index sinks : {0, 3})
+        for (const CacheDtype dtype :
+             {CacheDtype::float32, CacheDtype::float16, CacheDtype::q8_0}) {
+          c.block = block;
+          c.sinks = sinks;
+          c.width = seed % 2 == 0 ? 1 : 0;
+          expect_taken_back(c, dtype, 64, ++seed);
+        }
+}
+
+TEST(SummaryCache, TakesBackNoMoreThanItCan) {
+  const SummaryCase c{.seq_len = 700, .num_selected_groups = 2, .window = 20, .block = 8};
+  const SummaryInputs in = summary_inputs_of(c);
+  SummaryCache none = cache_of(c, in), some = cache_of(c, in, CacheDtype::float32, 64);
+  for (SummaryCache* const cache : {&none, &some}) append(*cache, c, in, 0, 700);
+  EXPECT_EQ(none.least_size(), 697);  // those behind the last block's first
+  EXPECT_EQ(some.least_size(), 576);
+  for (SummaryCache* const cache : {&none, &some}) {
+    EXPECT_THROW(cache->truncate(cache->least_size() - 1), std::invalid_argument);
+    EXPECT_THROW(cache->truncate(701), std::invalid_argument);
+    cache->truncate(cache->least_size());
+  }
 }
 
 TEST(SummaryCache, RefusesWhatDoesNotFit) {
