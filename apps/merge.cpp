@@ -68,11 +68,10 @@ int run_merge(Arguments arguments) {
   const std::string& adapter = options.adapter;
   if (adapter.empty()) fail("--adapter: name the adapter (lora.h5), a PEFT folder or a GGUF LoRA");
   refuse_existing(out, overwrite);
-  const ModelFiles files = open_model(base, options.tokenizer);
-  if (const SavedAdapter* own = files.attention())
+  LoadedModel model = options.load(WeightUse::trainable);
+  if (const SavedAdapter* own = model.files->attention())
     fail("{}: was trained with {}, which the merged file would lose; merge into a dense base", base,
          own->name);
-  LoadedModel model = options.load(WeightUse::trainable);
   if (model.lora() == nullptr)
     fail("{}: is not a LoRA adapter; Focus is attention and cannot be merged into weights",
          adapter);

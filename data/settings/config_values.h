@@ -114,6 +114,7 @@ std::string type_text(const E&) {
 
 template <class T>
 void read_value(const ConfigNode& node, const Range& range, std::vector<T>& value) {
+  if (node.kind == ConfigNode::Kind::kNull) return value.clear();
   const bool is_word = node.kind == ConfigNode::Kind::kScalar && node.from_override;
   const ConfigNode list = is_word ? split_override(node) : node;
   if (list.kind != ConfigNode::Kind::kList)

@@ -67,8 +67,11 @@ AttentionSpec FocusModel::training_mode(const StepInfo& place) const {
     training = {.kind = AttentionKind::hard, .top_k = tokens.train_top_k, .gate = HardGate::keep};
   if (config_.training == Training::summary) {
     training.kind = AttentionKind::summary;
-    training.summary = {.num_selected_groups = config_.summary.train_num_selected_groups,
-                        .selection = config_.summary.selection};
+    training.summary.selection = config_.summary.selection;
+    const std::vector<int>& in_turn = config_.summary.train_num_selected_groups;
+    if (!in_turn.empty())
+      training.summary.num_selected_groups =
+          in_turn[static_cast<std::size_t>(place.step) % in_turn.size()];
   }
   training = training.or_from(config_);
   if (training.balance == Balance::carried && place.first_phase &&

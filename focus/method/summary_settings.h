@@ -74,8 +74,8 @@ struct SummaryFields {
   // query head where they differ and query heads select, else empty.
   Index sliding_window = 0;
   std::vector<Index> selected_by_head = {};
-  // A config has: m of training; null: as in use.
-  std::optional<int> train_num_selected_groups = {};
+  // A config has: m of training, step after step, in turn; none: as in use.
+  std::vector<int> train_num_selected_groups = {};
 
   bool operator==(const SummaryFields&) const = default;
 
@@ -119,7 +119,9 @@ struct SummaryFields {
         },
         *this);
     f("train_num_selected_groups", train_num_selected_groups,
-      "m in summary training; null: num_selected_groups", {0, kMaxKeyGroups});
+      "m in summary training, taken in turn by its steps, such as [2, 6]; num_groups: dense "
+      "attention; empty: num_selected_groups",
+      {0, kMaxKeyGroups});
   }
 
   /// Throws std::invalid_argument, `prefix` before the key, where a number is out of range.

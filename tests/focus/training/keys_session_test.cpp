@@ -183,6 +183,23 @@ TEST(KeysSession, LayersReachNoParameterOfAnother) {
   EXPECT_TRUE(same_bits(last_gradient(0), last_gradient(2)));
 }
 
+TEST(KeysSession, StepsTakeTheirSelectedGroupsInTurn) {
+  RunConfig config = keys_run(Method::lora);
+  config.attention = {.name = "focus"};
+  config.focus.objective = Objective::logit_distillation;
+  config.focus.summary.train_num_selected_groups = {config.focus.num_groups, 0};
+  Session session = tiny_session(config);
+  const auto selected = [&](std::int64_t step) {
+    return session.mode_at(step).summary.num_selected_groups;
+  };
+  EXPECT_EQ(selected(0), config.focus.num_groups);
+  EXPECT_EQ(selected(1), 0);
+  EXPECT_EQ(selected(2), config.focus.num_groups);
+  // All groups and a LoRA of zeros: what is learned from.
+  EXPECT_NEAR(session.step().result.loss, 0, 1e-6);
+  EXPECT_GT(session.step().result.loss, 1e-5);
+}
+
 TEST(KeysSession, ANewModelAttendsDenseUntilItsKeysArePlaced) {
   RunConfig config = keys_run(Method::scratch);
   config.attention = {.name = "focus"};
@@ -228,8 +245,11 @@ TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
   EXPECT_NO_THROW(keys_run().validate_step());
   says([](RunConfig& c) { c.focus.summary.num_selected_groups = 5; },
        "focus.summary.num_selected_groups must be from 0 to");
-  says([](RunConfig& c) { c.focus.summary.train_num_selected_groups = 5; },
-       "focus.summary.train_num_selected_groups");
+  says(
+      [](RunConfig& c) {
+        c.focus.summary.train_num_selected_groups = {2, 5};
+      },
+      "focus.summary.train_num_selected_groups");
   says([](RunConfig& c) { c.focus.summary.block = 0; }, "focus.summary.block");
   says([](RunConfig& c) { c.focus.summary.sinks = 65; }, "focus.summary.sinks");
   says([](RunConfig& c) { c.focus.training = Training::soft; },
