@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include "apps/command.h"
@@ -15,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 struct GenerateArguments {
   ModelOptions model;
-  std::string prompt, prompt_file, json, attention;
+  std::string prompt, prompt_file, json, attention, speculate;
   bool chat = false, show_prompt = false, no_cache = false;
   std::string system, messages, chat_template, tools;
   std::vector<std::string> template_values;
@@ -75,7 +76,8 @@ int run_generation(const GenerateArguments& options, LoadedModel& model) {
                {.attention = options.attention,
                 .generation = options.generation,
                 .cache_dtype = cache_dtype(options.cache, options.model.precision),
-                .cached = !options.no_cache},
+                .cached = !options.no_cache,
+                .speculate = options.speculate},
                write_now);
   write_now("\n");
 
@@ -96,6 +98,11 @@ int run_generation(const GenerateArguments& options, LoadedModel& model) {
   } else {
     fmt::print(stderr, "no cache\n");
   }
+  const auto tokens_per_pass = static_cast<double>(done.passes + done.right_tokens) /
+                               static_cast<double>(std::max<Index>(1, done.passes));
+  if (!options.speculate.empty())
+    fmt::print(stderr, "speculation {}: {} of {} drafts right, {:.2f} tokens a pass\n",
+               options.speculate, done.right_tokens, done.drafted_tokens, tokens_per_pass);
   write_json(options.json, {{"model", options.model.base},
                             {"adapter", options.model.adapter},
                             {"attention", done.attention.name},
@@ -111,7 +118,10 @@ int run_generation(const GenerateArguments& options, LoadedModel& model) {
                             {"decode_tokens_per_second", done.decode_rate},
                             {"keys_read", share},
                             {"cache_type", dtype_name},
-                            {"cache_bytes", bytes}});
+                            {"cache_bytes", bytes},
+                            {"passes", done.passes},
+                            {"drafted_tokens", done.drafted_tokens},
+                            {"right_tokens", done.right_tokens}});
   return 0;
 }
 
@@ -188,6 +198,10 @@ int run_generate(Arguments arguments) {
   add_cache_option(app, o.cache);
   app.add_flag("--no-cache", o.no_cache,
                "recompute everything for each token, without a cache (reference)");
+  app.add_option("--speculate", o.speculate,
+                 "guess the next tokens and let dense attention compute them together: the same "
+                 "text in less time. ngram: what followed the last tokens before; groups: by the "
+                 "groups of the Focus adapter (or summary:M, hard:K); as many as pay");
   app.add_option("--json", o.json, kJsonHelp);
   parse_arguments(app, arguments);
 
@@ -198,7 +212,8 @@ int run_generate(Arguments arguments) {
             .repetition_penalty = app.count("--repetition-penalty") > 0};
   LoadedModel model = o.model.load();
   tell_defaults(o, model);
-  attention_to_generate(o.attention, model, "--attention");  // errors name the option
+  if (!o.attention.empty() || o.speculate.empty())
+    attention_to_generate(o.attention, model, "--attention");  // errors name the option
   return run_generation(o, model);
 }
 

@@ -58,14 +58,19 @@ void Continuation::finish(const std::string& stop) {
   write(stream_.finish(), true);
 }
 
-void Continuation::draw(std::span<Real> logits) {
+std::int32_t Continuation::drawn(std::span<Real> logits, std::span<const std::int32_t> ids,
+                                 Rng& rng) const {
   const SamplingOptions& sampling = options_.sampling;
+  penalise_repetitions(logits, ids, sampling.repetition_penalty);
+  sampling.rules.forbid(logits, ids, prompt_size_, ends_);
+  for (const auto& [id, bias] : options_.logit_bias) logits[id] += bias;
+  return sample(logits, sampling, rng);
+}
+
+void Continuation::draw(std::span<Real> logits) {
   std::vector<Real> own;
   if (options_.top_logprobs) own.assign(logits.begin(), logits.end());
-  penalise_repetitions(logits, ids_, sampling.repetition_penalty);
-  sampling.rules.forbid(logits, ids_, prompt_size_, ends_);
-  for (const auto& [id, bias] : options_.logit_bias) logits[id] += bias;
-  const std::int32_t id = sample(logits, sampling, rng_);
+  const std::int32_t id = drawn(logits, ids_, rng_);
   if (options_.top_logprobs)
     made_.logprobs.push_back(log_probability(own, id, *options_.top_logprobs));
   ids_.push_back(id);

@@ -29,6 +29,8 @@ struct Generated {
   double prefill_rate = 0, decode_rate = 0;    // tokens per second
   Index prompt_tokens = 0, reused_tokens = 0;  // the latter were in a cache
   Index computed_tokens = 0;                   // prompt and new ones that went through the model
+  Index passes = 0;                            // behind the prompt's
+  Index drafted_tokens = 0, right_tokens = 0;  // that Speculation guessed; that were drawn then
   std::optional<std::size_t> cache_bytes;      // only with a cache
   std::optional<double> keys_read;             // SequenceCache::share_read()
   /// Where they were asked for: of the prompt's tokens but the first, and of the new ones, with
@@ -53,6 +55,9 @@ class Continuation {
 
   /// Draws the next token from the logits after all of ids(), and changes them. [vocab_size]
   void draw(std::span<Real> logits);
+  /// The token that these logits draw behind `ids`, by the random numbers that `rng` has left;
+  /// changes the logits.
+  std::int32_t drawn(std::span<Real> logits, std::span<const std::int32_t> ids, Rng& rng) const;
   /// Ends it, unless it has ended.
   void finish(const std::string& stop);
 
@@ -61,6 +66,7 @@ class Continuation {
   const std::vector<std::int32_t>& ids() const { return ids_; }
   std::size_t prompt_size() const { return prompt_size_; }
   const GenerationOptions& options() const { return options_; }
+  const Rng& rng() const { return rng_; }
   Generated& made() { return made_; }
 
  private:

@@ -28,8 +28,24 @@ Scheduler::Scheduler(const GenerationModel& model, const Limits& limits)
         "scheduler: {} slots, {} waiting and pieces of {} tokens are not valid", limits.slots,
         limits.waiting, limits.piece);
   if (model.focus != nullptr) model.focus->mode = model.mode;
-  for (Index i = 0; i < limits.slots; ++i)
+  check(!model.drafting || (model.cache && model.mode.kind == AttentionKind::dense),
+        "scheduler: drafts are for dense attention with a cache");
+  for (Index i = 0; i < limits.slots; ++i) {
     slots_.push_back({decoder_.cache(model.mode, model.cache)});
+    if (model.drafting)
+      slots_.back().speculation =
+          std::make_unique<Speculation>(decoder_, *model.drafting, *model.cache);
+  }
+}
+
+void Scheduler::Slot::truncate(Index tokens) {
+  cache.truncate(tokens);
+  if (also() != nullptr) also()->truncate(tokens);
+}
+
+void Scheduler::Slot::clear() {
+  cache.clear();
+  if (also() != nullptr) also()->clear();
 }
 
 std::optional<Scheduler::Ticket> Scheduler::submit(std::vector<std::int32_t> prompt,
@@ -91,7 +107,7 @@ void Scheduler::admit() {
         most = kept;
       }
     }
-    if (most == 0) best->cache.clear();
+    if (most == 0) best->clear();
     job->text.made().reused_tokens = most;
     counts_.prompt_tokens += job->text.made().prompt_tokens;
     counts_.reused_tokens += most;
@@ -105,11 +121,11 @@ void Scheduler::release(Slot& slot) {
   Generated& made = slot.job->text.made();
   made.computed_tokens = slot.cache.size();
   if (slot.cache.dtype()) {
-    made.cache_bytes = slot.cache.bytes();
+    made.cache_bytes = slot.cache.bytes() + (slot.also() != nullptr ? slot.also()->bytes() : 0);
     made.keys_read = slot.cache.share_read();
   }
   made.prefill_rate = rate(made.prompt_tokens - made.reused_tokens, slot.job->prompt_seconds);
-  made.decode_rate = rate(slot.job->decoded, slot.job->seconds);
+  made.decode_rate = rate(made.passes + made.right_tokens, slot.job->seconds);
   slot.used = steps_;
   const std::unique_ptr<Job> job = std::move(slot.job);
   {
@@ -128,7 +144,7 @@ void Scheduler::end(Job& job) {
 
 void Scheduler::fail_with(Slot& slot, const std::exception_ptr& error) {
   const std::unique_ptr<Job> job = std::move(slot.job);
-  slot.cache.clear();
+  slot.clear();
   {
     const std::lock_guard lock(mutex_);
     --counts_.active;
@@ -152,58 +168,98 @@ void Scheduler::note_prompt(Slot& slot, const Tensor& hidden, Index begin, Index
   }
 }
 
-/// The next tokens of some slots, at most so many of each, as rows of one pass; then those whose
-/// tokens are all computed draw one.
-void Scheduler::pass(const std::vector<Slot*>& slots, Index most) {
+/// Guesses of a text's next tokens, at most so many.
+std::vector<std::int32_t> Scheduler::draft(Slot& slot, Index most) const {
+  if (!slot.speculation || slot.job->text.made().ids.empty()) return {};
   const double start = now();
+  std::vector<std::int32_t> drafts = slot.speculation->draft(slot.job->text, most);
+  slot.job->seconds += now() - start;
+  return drafts;
+}
+
+/// The next tokens of some slots, at most so many of each, as rows of one pass, behind one token
+/// also drafts; then those whose tokens are all computed draw.
+void Scheduler::pass(const std::vector<Slot*>& slots, Index most) {
   std::vector<CachedDecoder::Part> parts;
-  std::vector<Slot*> draws;
+  std::vector<std::vector<std::int32_t>> ids(slots.size());
+  std::vector<Index> first_draws;  // of each slot, of the rows that draw
   Tensor logits;
+  Index draws = 0, room = Speculation::kMostRows - std::ssize(slots);
+  double start = now();
   try {
-    for (Slot* slot : slots) {
-      const auto next = std::span(slot->job->text.ids()).subspan(slot->cache.size());
-      parts.push_back(
-          {.cache = &slot->cache, .ids = next.first(std::min<std::size_t>(next.size(), most))});
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      Slot& slot = *slots[i];
+      const auto next = std::span(slot.job->text.ids()).subspan(slot.cache.size());
+      ids[i].assign(next.begin(), next.begin() + std::min<Index>(std::ssize(next), most));
+      if (most == 1) {
+        const std::vector<std::int32_t> drafts = draft(slot, room);
+        ids[i].insert(ids[i].end(), drafts.begin(), drafts.end());
+        room -= std::ssize(drafts);
+      }
+      parts.push_back({.cache = &slot.cache, .ids = ids[i], .also = slot.also()});
     }
+    start = now();
     const Tensor hidden = decoder_.hidden_states(parts);
-    std::vector<Real> last;
+    std::vector<Real> rows;
     Index end = 0;
     for (std::size_t i = 0; i < slots.size(); ++i) {
       Slot& slot = *slots[i];
-      const Index rows = std::ssize(parts[i].ids);
-      end += rows;
-      if (slot.job->text.options().prompt_logprobs) note_prompt(slot, hidden, end - rows, rows);
-      if (slot.cache.size() < std::ssize(slot.job->text.ids())) continue;
-      draws.push_back(&slot);
-      const auto row = hidden.span().subspan((end - 1) * hidden.cols(), hidden.cols());
-      last.insert(last.end(), row.begin(), row.end());
+      const Index count = std::ssize(parts[i].ids);
+      end += count;
+      if (slot.job->text.options().prompt_logprobs) note_prompt(slot, hidden, end - count, count);
+      first_draws.push_back(draws);
+      const Index drawing = slot.cache.size() - std::ssize(slot.job->text.ids()) + 1;
+      if (drawing <= 0) continue;
+      draws += drawing;
+      const auto of_slot =
+          hidden.span().subspan((end - drawing) * hidden.cols(), drawing * hidden.cols());
+      rows.insert(rows.end(), of_slot.begin(), of_slot.end());
     }
-    if (!draws.empty())
-      logits =
-          model_.decoder.logits(Tensor::from({std::ssize(draws), hidden.cols()}, last)).value();
+    first_draws.push_back(draws);
+    if (draws > 0)
+      logits = model_.decoder.logits(Tensor::from({draws, hidden.cols()}, rows)).value();
   } catch (...) {
     for (Slot* slot : slots) fail_with(*slot, std::current_exception());
     return;
   }
   const double seconds = now() - start;
-  for (Slot* slot : slots) {
-    Job& job = *slot->job;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    Job& job = *slots[i]->job;
     const bool prompt = job.text.made().ids.empty();
     (prompt ? job.prompt_seconds : job.seconds) += seconds;
-    job.decoded += prompt ? 0 : 1;
+    job.text.made().passes += prompt ? 0 : 1;
+    const Index rows = first_draws[i + 1] - first_draws[i];
+    if (rows > 0)
+      draw(*slots[i], logits.span().subspan(first_draws[i] * logits.cols(), rows * logits.cols()),
+           std::span(ids[i]).last(rows - 1), seconds);
   }
-  for (std::size_t i = 0; i < draws.size(); ++i)
-    draw(*draws[i], logits.span().subspan(i * logits.cols(), logits.cols()));
 }
 
-void Scheduler::draw(Slot& slot, std::span<Real> logits) {
+/// Draws a token, and those behind it as long as a draft was right; what was wrong is taken back.
+/// logits [drafts + 1, vocab_size], of a pass that took so many seconds
+void Scheduler::draw(Slot& slot, std::span<Real> logits, std::span<const std::int32_t> drafts,
+                     double seconds) {
   Job& job = *slot.job;
+  Generated& made = job.text.made();
   const double start = now();
+  const std::size_t vocab_size = logits.size() / (drafts.size() + 1);
+  const bool prompt = made.ids.empty();
   try {
-    if (job.text.options().max_new_tokens == 0)
+    std::size_t right = 0;
+    if (job.text.options().max_new_tokens == 0) {
       job.text.finish("max-new-tokens");
-    else
-      job.text.draw(logits);
+    } else {
+      for (;; ++right) {
+        job.text.draw(logits.subspan(right * vocab_size, vocab_size));
+        if (job.text.ended() || right == drafts.size() || job.text.ids().back() != drafts[right])
+          break;
+      }
+    }
+    if (right < drafts.size()) slot.truncate(std::ssize(job.text.ids()) - 1);
+    if (slot.speculation && !prompt)
+      slot.speculation->note(std::ssize(drafts), static_cast<Index>(right), seconds);
+    made.drafted_tokens += std::ssize(drafts);
+    made.right_tokens += static_cast<Index>(right);
   } catch (...) {
     return fail_with(slot, std::current_exception());
   }

@@ -9,6 +9,7 @@
 
 #include "focus/generation/continuation.h"
 #include "focus/generation/sequence_cache.h"
+#include "focus/generation/speculation.h"
 
 namespace focus {
 
@@ -20,6 +21,7 @@ struct GenerationModel {
   std::vector<std::int32_t> ends;  // ids that end a text
   AttentionSpec mode = {};         // as CachedDecoder::cache() takes it
   std::optional<CacheDtype> cache = CacheDtype::float32;
+  std::optional<Drafting> drafting = {};  // only with a cache of dense attention
 };
 
 /// Continues several texts at once: each has a slot with a cache, the next tokens of all are
@@ -71,18 +73,23 @@ class Scheduler {
     std::promise<Generated> result;
     std::shared_ptr<std::atomic<bool>> cancelled;
     double prompt_seconds = 0, seconds = 0;  // of passes over the prompt, of the others
-    Index decoded = 0;
   };
   struct Slot {
     SequenceCache cache;
-    std::unique_ptr<Job> job = {};  // null: free
-    std::int64_t used = 0;          // the step in which its last text ended
+    std::unique_ptr<Speculation> speculation = {};  // null: none
+    std::unique_ptr<Job> job = {};                  // null: free
+    std::int64_t used = 0;                          // the step in which its last text ended
+    SequenceCache* also() const { return speculation ? speculation->also() : nullptr; }
+    void truncate(Index tokens);
+    void clear();
   };
 
   void admit();
   Index reusable(const SequenceCache& cache, const std::vector<std::int32_t>& prompt) const;
   void pass(const std::vector<Slot*>& slots, Index most);
-  void draw(Slot& slot, std::span<Real> logits);
+  std::vector<std::int32_t> draft(Slot& slot, Index most) const;
+  void draw(Slot& slot, std::span<Real> logits, std::span<const std::int32_t> drafts,
+            double seconds);
   void note_prompt(Slot& slot, const Tensor& hidden, Index begin, Index rows) const;
   void release(Slot& slot);
   void fail_with(Slot& slot, const std::exception_ptr& error);

@@ -18,20 +18,24 @@ bool keeps_keys(const ModelConfig& config, Index before, Index after) {
 }
 
 /// What each token of a pass attends to that continues what a layer's cache holds: append(token)
-/// lets it enter, attend(q, out) reads.
+/// lets it enter, attend(q, out, tokens) reads, at most so many together; several read all keys.
 template <class Cache, class Append, class Attend>
-Tensor go_on(const MechanismInputs& in, const Cache& cache, std::int64_t& keys_read,
+Tensor go_on(const MechanismInputs& in, const Cache& cache, Index together, std::int64_t& keys_read,
              std::int64_t& keys_held, Append&& append, Attend&& attend) {
   const Index seq_len = in.q.dim(1), width = in.q.dim(2) * in.q.dim(3);
   Tensor out(in.q.shape());
-  for (Index t = 0; t < seq_len; ++t) {
-    append(t);
-    attend(in.q.value().data() + t * width, out.data() + t * width);
-    keys_read += cache.keys_read();
-    keys_held += cache.size();
+  for (Index t = 0; t < seq_len; t += together) {
+    const Index tokens = std::min(together, seq_len - t);
+    for (Index i = t; i < t + tokens; ++i) append(i);
+    attend(in.q.value().data() + t * width, out.data() + t * width, tokens);
+    const Index held = tokens * cache.size() - tokens * (tokens - 1) / 2;
+    keys_read += tokens == 1 ? cache.keys_read() : held;
+    keys_held += held;
   }
   return out;
 }
+/// Tokens that dense attention reads a cache once for.
+constexpr Index kTogether = 16;
 
 /// The caches that a part fills.
 void for_each_cache(const CachedDecoder::Part& part, auto&& f) {
@@ -84,9 +88,17 @@ void SequenceCache::clear() {
   ids_.clear();
 }
 
-SequenceCache CachedDecoder::cache(const AttentionSpec& wanted,
-                                   std::optional<CacheDtype> dtype) const {
-  if (!dtype) return {wanted, dtype, 0};
+void SequenceCache::truncate(Index tokens) {
+  for (auto& layer : layers_)
+    if (layer) layer->truncate(tokens);
+  for (auto& layer : summary_layers_)
+    if (layer) layer->truncate(tokens);
+  ids_.resize(static_cast<std::size_t>(tokens));
+}
+
+SequenceCache CachedDecoder::cache(const AttentionSpec& wanted, std::optional<CacheDtype> dtype,
+                                   Index undo) const {
+  if (!dtype) return {wanted, dtype, undo, 0};
   const AttentionSpec mode = focus_ == nullptr ? wanted : focus_->runnable_mode(wanted);
   check(mode.kind != AttentionKind::soft,
         "cache: soft attention reads every key; generate with dense, hard or summary");
@@ -96,7 +108,7 @@ SequenceCache CachedDecoder::cache(const AttentionSpec& wanted,
           "cache: with sequence balance a token's groups depend on later tokens; generation needs "
           "carried");
   }
-  return {mode, dtype, decoder_.layers().size()};
+  return {mode, dtype, undo, decoder_.layers().size()};
 }
 
 Tensor CachedDecoder::hidden_states(std::span<const Part> parts) {
@@ -214,8 +226,10 @@ Variable CachedDecoder::attend(const MechanismInputs& in, SequenceCache& of, boo
                   g.defined() ? gate.membership[t] : std::uint64_t{1});
   };
   if (reads && in.first_position > 0)
-    return go_on(in, *cache, of.keys_read_, of.keys_held_, append,
-                 [&](const Real* q, Real* out) { cache->attend(q, out); });
+    return go_on(in, *cache,
+                 of.mode_.kind == AttentionKind::dense && cache->takes_rows() ? kTogether : 1,
+                 of.keys_read_, of.keys_held_, append,
+                 [&](const Real* q, Real* out, Index tokens) { cache->attend(q, out, tokens); });
   for (Index t = 0; t < in.k.dim(1); ++t) append(t);
   if (!reads) return {};
   return g.defined() ? sparse_attention(in.q, in.k, in.v, g, in.options, gate)
@@ -232,7 +246,7 @@ Variable CachedDecoder::attend_summary(const MechanismInputs& in, SequenceCache&
   if (in.first_position == 0) {
     options = focus_->summary_of(of.mode_, in.layer);
     cache.emplace(SummaryCache::Sizes{heads, kv_heads, head_dim, group_ids.groups}, in.options,
-                  options, *of.dtype_);
+                  options, *of.dtype_, of.undo_);
   }
   const Real *k = in.k.value().data(), *v = in.v.value().data();
   const std::span<const std::uint8_t> of_keys(group_ids.ids);
@@ -243,12 +257,12 @@ Variable CachedDecoder::attend_summary(const MechanismInputs& in, SequenceCache&
   }
   const auto of_token = static_cast<std::size_t>(group_ids.heads);
   return go_on(
-      in, *cache, of.keys_read_, of.keys_held_,
+      in, *cache, 1, of.keys_read_, of.keys_held_,
       [&](Index t) {
         cache->append(k + t * kv_heads * head_dim, v + t * kv_heads * head_dim,
                       of_keys.subspan(t * of_token, of_token));
       },
-      [&](const Real* q, Real* out) { cache->attend(q, summary_bias.value(), out); });
+      [&](const Real* q, Real* out, Index) { cache->attend(q, summary_bias.value(), out); });
 }
 
 }  // namespace focus

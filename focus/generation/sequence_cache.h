@@ -24,15 +24,20 @@ class SequenceCache {
   double share_read() const;
   /// Forgets all tokens.
   void clear();
+  /// Takes back all tokens but the first `tokens`, as if they had never come. Throws where a cache
+  /// cannot (SummaryCache::truncate()).
+  void truncate(Index tokens);
 
  private:
   friend class CachedDecoder;
-  SequenceCache(const AttentionSpec& mode, std::optional<CacheDtype> dtype, std::size_t layers)
-      : mode_(mode), dtype_(dtype), layers_(layers), summary_layers_(layers) {}
+  SequenceCache(const AttentionSpec& mode, std::optional<CacheDtype> dtype, Index undo,
+                std::size_t layers)
+      : mode_(mode), dtype_(dtype), undo_(undo), layers_(layers), summary_layers_(layers) {}
   Index held(std::size_t layer) const;
 
   AttentionSpec mode_;
   std::optional<CacheDtype> dtype_;
+  Index undo_;
   std::vector<std::optional<LayerCache>> layers_;            // of dense and hard attention
   std::vector<std::optional<SummaryCache>> summary_layers_;  // of summary attention
   std::vector<std::int32_t> ids_;
@@ -49,8 +54,9 @@ class CachedDecoder {
   /// An empty cache for attention of this kind: dense, hard, local or summary. Soft attention reads
   /// every key and has no routed form; balance `sequence` needs tokens that are not there yet: both
   /// are refused. Without a dtype the sequence attends as the decoder does, whatever that is.
+  /// `undo`: tokens that truncate() can take back where it keeps summary tokens.
   SequenceCache cache(const AttentionSpec& mode,
-                      std::optional<CacheDtype> dtype = CacheDtype::float32) const;
+                      std::optional<CacheDtype> dtype = CacheDtype::float32, Index undo = 0) const;
 
   /// The next tokens of a sequence, at least one. `also` takes their keys and values too, and is
   /// not read: it must hold the same tokens, for other attention.

@@ -24,6 +24,21 @@ void require_prompt(const LoadedModel& model, const std::vector<std::int32_t>& p
          model.where, positions);
 }
 
+std::optional<Drafting> drafting_of(const TextOptions& options, const AttentionSpec& spec,
+                                    const LoadedModel& model) {
+  const std::string& by = options.speculate;
+  if (by.empty()) return std::nullopt;
+  if (spec.kind != AttentionKind::dense || !options.cached)
+    fail("speculate {}: drafts are for dense attention with a cache, not for {}", by,
+         options.cached ? spec.name() : "generation without one");
+  if (by == "ngram") return Drafting{};
+  const AttentionSpec drafts =
+      attention_to_generate(by == "groups" ? "summary" : by, model, "speculate");
+  if (drafts.kind != AttentionKind::summary && drafts.kind != AttentionKind::hard)
+    fail("speculate {}: expected ngram, groups, or summary:M or hard:K of a Focus adapter", by);
+  return Drafting{drafts};
+}
+
 }  // namespace
 
 LoadedModel open(const std::filesystem::path& path, const OpenOptions& options) {
@@ -72,9 +87,13 @@ GeneratedText generate(LoadedModel& model, const std::vector<std::int32_t>& prom
                        const TextOptions& options, const OnText& on_text) {
   options.generation.sampling.validate();
   require_prompt(model, prompt);
-  const AttentionSpec spec = attention_to_generate(options.attention, model, "attention");
+  const bool dense = options.attention.empty() && !options.speculate.empty();
+  const AttentionSpec spec =
+      attention_to_generate(dense ? "dense" : options.attention, model, "attention");
+  const std::optional<Drafting> drafting = drafting_of(options, spec, model);
   const ActiveAttention active(model, spec);
-  const GenerationModel with = generation_model(model, active, options);
+  GenerationModel with = generation_model(model, active, options);
+  with.drafting = drafting;
   if (const std::string line = fit_notice(model, std::ssize(prompt));
       !line.empty() && spec.kind != AttentionKind::dense)
     notice("{}", line);

@@ -41,6 +41,9 @@ struct TextOptions {
   /// The KV cache has these numbers; without it float16 where the precision is not float32.
   std::optional<CacheDtype> cache_dtype = {};
   bool cached = true;  // false: everything is computed again for each token (the reference)
+  /// Who guesses tokens that dense attention then computes together: "ngram", "groups" (of the
+  /// Focus adapter) or an attention that reads less, such as "summary:2"; empty: nobody.
+  std::string speculate = {};
 
   /// Sampling and stop strings of the model's generation_config.json, as transformers has them.
   static TextOptions of(const LoadedModel& model);

@@ -47,6 +47,32 @@ TEST(CliGenerate, GreedyTokensAreThoseWithoutACache) {
   EXPECT_EQ(cli().figures(generate("--adapter {keys}")).at("attention"), "summary m=2 w=4 block=4");
 }
 
+TEST(CliGenerate, SpeculationWritesTheTextOfDenseAttention) {
+  for (const std::string& more : {"", "--precision bf16", "--temperature 1 --seed 3"}) {
+    const Words adapter = Words("--adapter {keys}") + words(more);
+    const auto dense = cli().figures(generate(adapter + "--attention dense"));
+    EXPECT_EQ(dense.at("passes"), 29);
+    EXPECT_EQ(dense.at("drafted_tokens"), 0);
+    for (const std::string& by : {"ngram", "groups", "summary:1"}) {
+      const auto figures = cli().figures(generate(adapter + Words{"--speculate", by}));
+      EXPECT_EQ(figures.at("ids"), dense.at("ids")) << by << more;
+      EXPECT_EQ(figures.at("attention"), dense.at("attention"));
+      EXPECT_EQ(figures.at("passes").get<int>() + figures.at("right_tokens").get<int>(), 29);
+    }
+  }
+  expect_parts(cli().must_run(generate("--speculate ngram")).err, {"speculation ngram: "});
+  const auto refused = [](const Words& command, const std::string& why) {
+    const ProcessResult result = cli().run(command);
+    EXPECT_NE(result.status, 0);
+    EXPECT_EQ(result.out, "");
+    expect_parts(result.err, {why});
+  };
+  refused(focused("--speculate ngram --attention hard:1"), "drafts are for dense attention");
+  refused(generate("--speculate ngram --no-cache"), "drafts are for dense attention");
+  refused(generate("--speculate groups"), "speculate summary");
+  refused(generate("--speculate dense"), "expected ngram, groups");
+}
+
 TEST(CliGenerate, InBf16ItDrawsFromRoundedWeights) {
   const Words bf16 = "--precision bf16", hot = "--temperature 3 --seed 7";
   expect_parts(cli().must_run(focused(bf16)).err, {", carried, bf16"});
@@ -61,6 +87,7 @@ TEST(CliGenerate, TheCacheIsOfFloat16WhereItIsAskedForOrMatricesAreRounded) {
        std::map<std::string, std::string>{{"", "f32"},
                                           {"--precision q8", "f16"},
                                           {"--precision bf16", "f16"},
+                                          {"--cache-type q8_0", "q8_0"},
                                           {"--precision bf16 --cache-type f32", "f32"}})
     EXPECT_EQ(cli().figures(focused(words(options))).at("cache_type"), dtype) << options;
   EXPECT_TRUE(cli().figures(focused("--no-cache")).at("cache_type").is_null());
@@ -69,7 +96,6 @@ TEST(CliGenerate, TheCacheIsOfFloat16WhereItIsAskedForOrMatricesAreRounded) {
     return cli().figures(focused(more)).at("cache_bytes").get<double>();
   };
   EXPECT_EQ(2 * bytes(half), bytes("--attention dense"));
-  EXPECT_LT(bytes("--attention dense --cache-type q8_0"), bytes(half));
   expect_parts(cli().must_run(focused(half)).err, {"f16 cache"});
   EXPECT_NE(cli().run(focused("--cache-type int8")).status, 0);
 }
