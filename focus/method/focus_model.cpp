@@ -70,8 +70,8 @@ AttentionSpec FocusModel::training_mode(const StepInfo& place) const {
     training.summary.selection = config_.summary.selection;
     const std::vector<int>& in_turn = config_.summary.train_num_selected_groups;
     if (!in_turn.empty())
-      training.summary.num_selected_groups =
-          in_turn[static_cast<std::size_t>(place.step) % in_turn.size()];
+      training.summary.num_selected_groups = std::min(
+          config_.num_groups, in_turn[static_cast<std::size_t>(place.step) % in_turn.size()]);
   }
   training = training.or_from(config_);
   if (training.balance == Balance::carried && place.first_phase &&

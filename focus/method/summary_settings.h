@@ -119,8 +119,8 @@ struct SummaryFields {
         },
         *this);
     f("train_num_selected_groups", train_num_selected_groups,
-      "m in summary training, taken in turn by its steps, such as [2, 6]; num_groups: dense "
-      "attention; empty: num_selected_groups",
+      "m in summary training, taken in turn by its steps, such as [2, 6]; num_groups or "
+      "more: dense attention; empty: num_selected_groups",
       {0, kMaxKeyGroups});
   }
 

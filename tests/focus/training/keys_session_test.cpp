@@ -187,7 +187,7 @@ TEST(KeysSession, StepsTakeTheirSelectedGroupsInTurn) {
   RunConfig config = keys_run(Method::lora);
   config.attention = {.name = "focus"};
   config.focus.objective = Objective::logit_distillation;
-  config.focus.summary.train_num_selected_groups = {config.focus.num_groups, 0};
+  config.focus.summary.train_num_selected_groups = {256, 0};
   Session session = tiny_session(config);
   const auto selected = [&](std::int64_t step) {
     return session.mode_at(step).summary.num_selected_groups;
@@ -247,7 +247,7 @@ TEST(KeysSession, SettingsThatDoNotFitAreRefusedByName) {
        "focus.summary.num_selected_groups must be from 0 to");
   says(
       [](RunConfig& c) {
-        c.focus.summary.train_num_selected_groups = {2, 5};
+        c.focus.summary.train_num_selected_groups = {2, -1};
       },
       "focus.summary.train_num_selected_groups");
   says([](RunConfig& c) { c.focus.summary.block = 0; }, "focus.summary.block");
