@@ -27,6 +27,7 @@ int run_logits(Arguments arguments);
 int run_train(Arguments arguments);
 int run_eval(Arguments arguments);
 int run_score(Arguments arguments);
+int run_serve(Arguments arguments);
 int run_fit(Arguments arguments);
 int run_merge(Arguments arguments);
 int run_compare(Arguments arguments);

@@ -64,7 +64,7 @@ std::optional<T> read_figures(const path& file) {
 /// Starts this program again with these arguments; its output is appended to `log`. It takes no
 /// part in the terminal's Ctrl-C, and is asked to stop if this process dies.
 pid_t start_child(const Words& arguments, const path& log) {
-  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int output = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (output < 0) fail_writing("write", log, errno);
   // Made before the fork: between fork and exec no memory may be taken.
   Words words = Words{"focus"} + arguments;

@@ -48,6 +48,7 @@ constexpr std::array kCommands = {
     Command{"merge", run_merge, "merges a LoRA adapter into the weights and evaluates both"},
     Command{"compare", run_compare, "trains and evaluates many runs: one table, one page"},
     Command{"generate", run_generate, "continues a prompt, with a KV cache stored by group"},
+    Command{"serve", run_serve, "serves a model by OpenAI's API over HTTP"},
     Command{"logits", run_logits, "writes the logits and groups of one sequence"},
     Command{"info", run_info, "contents of a checkpoint file, folder or GGUF file; checksums"},
     Command{"leak-test", run_leak_test, "tests that no prediction depends on later tokens"},

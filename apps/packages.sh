@@ -29,7 +29,7 @@ install_packages() {
     g++ cmake ninja-build pkg-config
     libeigen3-dev libfmt-dev libspdlog-dev libyaml-cpp-dev libhdf5-dev libcli11-dev
     nlohmann-json3-dev libpcre2-dev libicu-dev libxxhash-dev libsentencepiece-dev
-    libarchive-dev
+    libarchive-dev libcpp-httplib-dev
   )
   local optional=() missing
   case "${1:-}" in

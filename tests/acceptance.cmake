@@ -7,6 +7,9 @@ focus_test(cli_tests STARTS_PROGRAMS
 if(MPI_C_FOUND)
   target_compile_definitions(cli_tests PRIVATE FOCUS_MPIEXEC="${MPIEXEC_EXECUTABLE}")
 endif()
+if(NOT HTTPLIB_FOUND)
+  target_compile_definitions(cli_tests PRIVATE FOCUS_NO_SERVER)
+endif()
 focus_test(reference_tests STARTS_PROGRAMS
   SOURCES apps/reference_test.cpp
   NEEDS apps

