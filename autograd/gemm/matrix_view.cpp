@@ -162,8 +162,8 @@ void multiply_rows_of_blocks(Index m, const Real* a, Index lda,
   focus::multiply_rows_of_blocks(m, products, [&](const SharedProduct& product) {
     return [&w = product.w, dot = dot_of_blocks(product.w.format, product.w.cols), m, a, lda](
                const std::uint8_t* blocks, Index count, Real* sums) {
-      if (m == 1) {
-        sums[0] = dot(blocks, count, a);
+      if (m <= 2) {  // to widen and read again takes longer
+        for (Index i = 0; i < m; ++i) sums[i] = dot(blocks, count, a + i * lda);
         return;
       }
       thread_local AlignedVector<Real> row;

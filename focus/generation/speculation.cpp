@@ -11,11 +11,14 @@ namespace {
 
 static_assert(Speculation::kMostRows <= packed::kFewRows);
 
-/// Tokens that truncate() takes back at least: those of a pass, twice.
-constexpr Index kUndo = 2 * Speculation::kMostRows;
+/// Tokens that truncate() takes back at least: those of a pass, and so many that what this keeps is
+/// seldom copied.
+constexpr Index kUndo = 4 * Speculation::kMostRows;
 /// Passes between two that have no drafts while these pay; and, while they do not, between two that
 /// have some, at first and at most: what they may cost is small beside all the others.
-constexpr Index kAlone = 32, kFirstWait = 32, kLongestWait = 1024;
+constexpr Index kAlone = 24, kFirstWait = 32, kLongestWait = 1024;
+/// Passes without drafts that show what these take.
+constexpr Index kFirstAlone = 4;
 /// A share of right guesses from which one more says nothing new.
 constexpr double kLikely = 0.9;
 /// Tokens at a text's end that are looked for in it, and the fewest that count.
@@ -50,7 +53,7 @@ double Speculation::of_pass(Index rows) const {
 Index Speculation::worth(Index most) {
   if (most <= 0) return 0;
   if (by_.always > 0) return std::min(by_.always, most);
-  if (of_rows_[1].least == 0) return 0;
+  if (++passes_ <= kFirstAlone) return 0;
   const auto tried = [](const Seconds& of) { return of.least > 0; };
   if (std::none_of(of_rows_.begin() + 2, of_rows_.end(), tried)) return std::min<Index>(2, most);
   if (++since_alone_ >= kAlone) return since_alone_ = 0;

@@ -51,6 +51,7 @@ class SummaryCache {
   /// Which rows are in use, counted with those that memory no longer has.
   struct Span {
     Index first = 0, end = 0;
+    bool operator==(const Span&) const = default;
   };
   /// Keys and values of some tokens, rows of padded_dim numbers. Rows before `first` have left.
   struct Rows {
@@ -89,7 +90,7 @@ class SummaryCache {
       Span sinks, local;
       std::vector<std::pair<Span, Sums>> groups;
     };
-    Index size, distant_end;
+    Index size = 0, distant_end = 0;
     std::vector<OfHead> heads;
   };
   /// Some rows next to each other.
@@ -120,6 +121,7 @@ class SummaryCache {
   Index drop_front(Rows& rows, Index count) const;
   void append_step(const Real* k, const Real* v, std::span<const std::uint8_t> group_ids,
                    Index tokens);
+  static bool is_same(Span rows, const Sums& sums, const Group& group);
   void add_checkpoint();
   void go_back(const Checkpoint& to);
   void set_rows(Rows& rows, Span span) const;

@@ -6,18 +6,43 @@
 
 namespace focus {
 
+/// Whether a group is as it was: tokens that come and go leave their count.
+bool SummaryCache::is_same(Span rows, const Sums& sums, const Group& group) {
+  return rows == group.rows.span() && sums.count == group.sums.count &&
+         sums.removed == group.sums.removed;
+}
+
+// A checkpoint that truncate() has gone behind stays, for its memory, and holds nothing: size -1.
+
+/// Takes the oldest one's place, of which it copies only what has changed.
 void SummaryCache::add_checkpoint() {
-  if (checkpoints_.size() == 2) checkpoints_.pop_front();
-  Checkpoint& now = checkpoints_.emplace_back(Checkpoint{size_, distant_end_, {}});
-  for (const Head& head : heads_) {
-    auto& of = now.heads.emplace_back(Checkpoint::OfHead{head.sinks.span(), head.local.span(), {}});
-    for (const Group& group : head.groups) of.groups.emplace_back(group.rows.span(), group.sums);
+  if (checkpoints_.size() == 2) {
+    checkpoints_.push_back(std::move(checkpoints_.front()));
+    checkpoints_.pop_front();
+  } else {
+    checkpoints_.emplace_back().heads.resize(heads_.size());
+  }
+  Checkpoint& now = checkpoints_.back();
+  now.size = size_;
+  now.distant_end = distant_end_;
+  const Checkpoint& oldest = checkpoints_.front().size < 0 ? now : checkpoints_.front();
+  for (std::size_t h = 0; h < heads_.size(); ++h) {
+    Head& head = heads_[h];
+    Checkpoint::OfHead& of = now.heads[h];
+    of.sinks = head.sinks.span();
+    of.local = head.local.span();
+    of.groups.resize(head.groups.size(), {{}, {.of = {}, .count = -1}});
+    for (std::size_t c = 0; c < head.groups.size(); ++c) {
+      const Group& group = head.groups[c];
+      auto& [rows, sums] = of.groups[c];
+      if (!is_same(rows, sums, group)) sums = group.sums;
+      rows = group.rows.span();
+    }
   }
   for (std::size_t h = 0; h < heads_.size(); ++h) {
-    const auto& oldest = checkpoints_.front().heads[h];
-    heads_[h].local.keep = oldest.local.first;
-    for (std::size_t c = 0; c < oldest.groups.size(); ++c)
-      heads_[h].groups[c].rows.keep = oldest.groups[c].first.first;
+    heads_[h].local.keep = oldest.heads[h].local.first;
+    for (std::size_t c = 0; c < heads_[h].groups.size(); ++c)
+      heads_[h].groups[c].rows.keep = oldest.heads[h].groups[c].first.first;
   }
 }
 
@@ -39,6 +64,7 @@ void SummaryCache::go_back(const Checkpoint& to) {
     for (std::size_t c = 0; c < head.groups.size(); ++c) {
       Group& group = head.groups[c];
       const auto& [rows, sums] = to.heads[h].groups[c];
+      if (is_same(rows, sums, group)) continue;
       set_rows(group.rows, rows);
       if (options_.sliding_window > 0) group.positions.resize(group.rows.end);
       group.sums = sums;
@@ -53,7 +79,9 @@ Index SummaryCache::least_size() const {
   while (options_.sliding_window == 0 && least > 1 &&
          options_.distant_end(least - 2) == distant_end_)
     --least;
-  return checkpoints_.empty() ? least : std::min(least, checkpoints_.front().size);
+  for (const Checkpoint& checkpoint : checkpoints_)
+    if (checkpoint.size >= 0) least = std::min(least, checkpoint.size);
+  return least;
 }
 
 void SummaryCache::truncate(Index tokens) {
@@ -61,7 +89,14 @@ void SummaryCache::truncate(Index tokens) {
         "cache: truncate() to {} of {} tokens; it can leave {} or more", tokens, size_,
         least_size());
   if (tokens == size_) return;
-  while (!checkpoints_.empty() && checkpoints_.back().size > tokens) checkpoints_.pop_back();
+  while (!checkpoints_.empty() && checkpoints_.back().size > tokens) {
+    Checkpoint spare = std::move(checkpoints_.back());
+    checkpoints_.pop_back();
+    spare.size = -1;
+    for (Checkpoint::OfHead& head : spare.heads)
+      for (auto& [rows, sums] : head.groups) sums.count = -1;
+    checkpoints_.push_front(std::move(spare));
+  }
   if (options_.sliding_window == 0 && tokens > 0 &&
       options_.distant_end(tokens - 1) == distant_end_) {
     for (Head& head : heads_) {
