@@ -295,8 +295,8 @@ void serve(const LoadedModel& model, const GenerationModel& generation,
   fmt::print("{} at http://{}:{}/v1\n", options.name, options.host, port);
   std::fflush(stdout);
   const std::jthread listener([&] { server.listen_after_bind(); });
-  const std::jthread watcher([&] {
-    while (stop_signal() == 0) std::this_thread::sleep_for(50ms);
+  const std::jthread watcher([&](const std::stop_token& ended) {
+    while (stop_signal() == 0 && !ended.stop_requested()) std::this_thread::sleep_for(50ms);
     server.stop();
     service.scheduler().stop();
   });

@@ -31,7 +31,7 @@ Scheduler::Scheduler(const GenerationModel& model, const Limits& limits)
   check(!model.drafting || (model.cache && model.mode.kind == AttentionKind::dense),
         "scheduler: drafts are for dense attention with a cache");
   for (Index i = 0; i < limits.slots; ++i) {
-    slots_.push_back({decoder_.cache(model.mode, model.cache)});
+    slots_.push_back({decoder_.cache(model.mode, model.cache, limits.undo)});
     if (model.drafting)
       slots_.back().speculation =
           std::make_unique<Speculation>(decoder_, *model.drafting, *model.cache);
@@ -41,6 +41,10 @@ Scheduler::Scheduler(const GenerationModel& model, const Limits& limits)
 void Scheduler::Slot::truncate(Index tokens) {
   cache.truncate(tokens);
   if (also() != nullptr) also()->truncate(tokens);
+}
+
+Index Scheduler::Slot::least_size() const {
+  return std::max(cache.least_size(), also() != nullptr ? also()->least_size() : 0);
 }
 
 void Scheduler::Slot::clear() {
@@ -72,16 +76,20 @@ std::optional<Scheduler::Ticket> Scheduler::submit(std::vector<std::int32_t> pro
   return ticket;
 }
 
-/// How many tokens of a cache a prompt can continue. The prompt's last one is always computed:
-/// the first new token is drawn from its logits.
-Index Scheduler::reusable(const SequenceCache& cache,
-                          const std::vector<std::int32_t>& prompt) const {
-  const std::vector<std::int32_t>& held = cache.ids();
-  if (!cache.dtype() || held.size() >= prompt.size() ||
-      !std::ranges::equal(held, std::span(prompt).first(held.size())))
-    return 0;
+/// How many tokens of a slot's cache a prompt begins with; 0 where they cannot be kept, or are too
+/// few to give the cache away. The prompt's last token is always computed: the first new token is
+/// drawn from its logits.
+Index Scheduler::reusable(const Slot& slot, const std::vector<std::int32_t>& prompt) const {
+  const std::vector<std::int32_t>& held = slot.cache.ids();
+  const auto most = std::min(held.size(), prompt.size() - 1);
+  const Index common =
+      std::ranges::mismatch(std::span(held).first(most), prompt).in1 - std::span(held).begin();
   // Keys of another length would have other angles.
-  return same_angles(model_.decoder.config(), cache.size(), std::ssize(prompt)) ? cache.size() : 0;
+  return slot.cache.dtype() && common >= slot.least_size() &&
+                 2 * common >= std::min(std::ssize(held), std::ssize(prompt)) &&
+                 same_angles(model_.decoder.config(), slot.cache.size(), std::ssize(prompt))
+             ? common
+             : 0;
 }
 
 /// Gives free slots to those who wait, each the one with most of its prompt, or else the one that
@@ -101,13 +109,16 @@ void Scheduler::admit() {
     for (Slot& slot : slots_) {
       if (slot.job != nullptr) continue;
       // Log-probabilities of a prompt need all of its rows.
-      const Index kept = options.prompt_logprobs ? 0 : reusable(slot.cache, job->text.ids());
+      const Index kept = options.prompt_logprobs ? 0 : reusable(slot, job->text.ids());
       if (best == nullptr || kept > most || (kept == most && slot.used < best->used)) {
         best = &slot;
         most = kept;
       }
     }
-    if (most == 0) best->clear();
+    if (most == 0)
+      best->clear();
+    else if (most < best->cache.size())
+      best->truncate(most);
     job->text.made().reused_tokens = most;
     counts_.prompt_tokens += job->text.made().prompt_tokens;
     counts_.reused_tokens += most;

@@ -26,7 +26,7 @@ struct GenerationModel {
 
 /// Continues several texts at once: each has a slot with a cache, the next tokens of all are
 /// rows of one pass, and prompts are computed between these passes, piece by piece in turn. A slot
-/// keeps its cache when its text has ended: a prompt that begins alike continues it.
+/// keeps its cache when its text has ended: a prompt that begins alike continues from there.
 ///
 /// Any thread may submit; one thread at a time runs step().
 class Scheduler {
@@ -35,6 +35,7 @@ class Scheduler {
     Index slots = 1;
     Index waiting = 1;  // texts beyond those in slots
     Index piece = 256;  // tokens of a prompt between two tokens of the others
+    Index undo = 0;     // of CachedDecoder::cache(), for prompts that part from an earlier text
   };
   Scheduler(const GenerationModel& model, const Limits& limits);
   /// Texts that have not ended end as "caller".
@@ -81,11 +82,12 @@ class Scheduler {
     std::int64_t used = 0;                          // the step in which its last text ended
     SequenceCache* also() const { return speculation ? speculation->also() : nullptr; }
     void truncate(Index tokens);
+    Index least_size() const;
     void clear();
   };
 
   void admit();
-  Index reusable(const SequenceCache& cache, const std::vector<std::int32_t>& prompt) const;
+  Index reusable(const Slot& slot, const std::vector<std::int32_t>& prompt) const;
   void pass(const std::vector<Slot*>& slots, Index most);
   std::vector<std::int32_t> draft(Slot& slot, Index most) const;
   void draw(Slot& slot, std::span<Real> logits, std::span<const std::int32_t> drafts,

@@ -96,6 +96,13 @@ void SequenceCache::truncate(Index tokens) {
   ids_.resize(static_cast<std::size_t>(tokens));
 }
 
+Index SequenceCache::least_size() const {
+  Index least = 0;
+  for (const auto& layer : summary_layers_)
+    if (layer) least = std::max(least, layer->least_size());
+  return least;
+}
+
 SequenceCache CachedDecoder::cache(const AttentionSpec& wanted, std::optional<CacheDtype> dtype,
                                    Index undo) const {
   if (!dtype) return {wanted, dtype, undo, 0};

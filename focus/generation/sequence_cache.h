@@ -25,8 +25,9 @@ class SequenceCache {
   /// Forgets all tokens.
   void clear();
   /// Takes back all tokens but the first `tokens`, as if they had never come. Throws where a cache
-  /// cannot (SummaryCache::truncate()).
+  /// cannot: where that are fewer than least_size().
   void truncate(Index tokens);
+  Index least_size() const;
 
  private:
   friend class CachedDecoder;

@@ -55,7 +55,7 @@ std::vector<Asked> several() {
 }
 
 TEST(Scheduler, TextsTogetherAreThoseThatEachIsAlone) {
-  for (const std::string& type : {"llama", "gpt2", "gemma2"})
+  for (const char* type : {"llama", "gpt2", "gemma2"})
     for (const AttentionSpec& mode : all_modes())
       for (const Index piece : {7, 256}) {
         Generating of(mode, type);
@@ -166,6 +166,35 @@ TEST(Scheduler, APromptGoesOnFromACacheThatItBeginsWith) {
   }
 }
 
+TEST(Scheduler, APromptThatPartsFromAnEarlierTextKeepsWhatIsAlike) {
+  for (const AttentionSpec& mode : all_modes()) {
+    Generating of(mode);
+    Scheduler scheduler(of.with, {.slots = 2, .waiting = 0, .undo = 40});
+    const Ids text = random_ids(60, 37, 1), other = random_ids(70, 37, 2);
+    const auto ask = [&](const Ids& prompt) {
+      auto ticket = *scheduler.submit(prompt, {.max_new_tokens = 8});
+      const Generated made = finished(scheduler, ticket);
+      EXPECT_EQ(made.ids, alone(of.with, prompt, {.max_new_tokens = 8}).ids) << mode.name();
+      return made.reused_tokens;
+    };
+    const auto question = [&](std::uint64_t seed) {
+      Ids prompt = text;
+      for (const std::int32_t id : random_ids(6, 37, seed)) prompt.push_back(id);
+      prompt[60] = static_cast<std::int32_t>(seed);  // no two are alike
+      return prompt;
+    };
+    EXPECT_EQ(ask(question(3)), 0);
+    EXPECT_EQ(ask(other), 0);
+    EXPECT_EQ(ask(question(4)), 60) << mode.name();
+    EXPECT_EQ(ask(question(5)), 60) << mode.name();
+    EXPECT_EQ(ask(question(5)), 65) << mode.name();  // all but its last token
+    EXPECT_EQ(ask(other), 69) << mode.name();        // it had its slot for itself
+    Ids stranger = random_ids(50, 37, 9);
+    stranger[0] = other[0];  // a beginning that is not worth a cache
+    EXPECT_EQ(ask(stranger), 0);
+  }
+}
+
 TEST(Scheduler, AFullQueueRefusesAndCancelledTextsLeave) {
   Generating of;
   Scheduler scheduler(of.with, {.slots = 1, .waiting = 1});
@@ -199,11 +228,12 @@ TEST(Scheduler, AFullQueueRefusesAndCancelledTextsLeave) {
 TEST(Scheduler, LogProbabilitiesAreTheModels) {
   Generating of;
   const Ids prompt = random_ids(70, 37, 1);  // more than are computed at once
-  const GenerationOptions options{.max_new_tokens = 3,
-                                  .sampling = {.temperature = 1.5},
-                                  .logit_bias = {{4, Real(100)}},
-                                  .top_logprobs = 2,
-                                  .prompt_logprobs = true};
+  GenerationOptions options;
+  options.max_new_tokens = 3;
+  options.sampling.temperature = 1.5;
+  options.logit_bias = {{4, Real(100)}};
+  options.top_logprobs = 2;
+  options.prompt_logprobs = true;
   const Generated made = alone(of.with, prompt, options);
   EXPECT_EQ(made.ids, (Ids{4, 4, 4}));  // the bias decides
   ASSERT_EQ(made.prompt_logprobs.size(), prompt.size() - 1);
@@ -227,9 +257,12 @@ TEST(Scheduler, LogProbabilitiesAreTheModels) {
     EXPECT_GE(found[t].top[0].second, found[t].top[1].second);
   }
   // A prompt that is scored again is computed again.
+  GenerationOptions scoring;
+  scoring.max_new_tokens = 0;
+  scoring.prompt_logprobs = true;
   Scheduler scheduler(of.with, {});
   for (int i = 0; i < 2; ++i) {
-    auto ticket = *scheduler.submit(prompt, {.max_new_tokens = 0, .prompt_logprobs = true});
+    auto ticket = *scheduler.submit(prompt, scoring);
     const Generated scored = finished(scheduler, ticket);
     EXPECT_TRUE(scored.ids.empty());
     EXPECT_EQ(scored.prompt_logprobs.size(), prompt.size() - 1);
