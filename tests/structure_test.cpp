@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 35580;
+constexpr std::size_t kMostLinesOfTests = 37040;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -196,14 +196,14 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 3990},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 4935},
                                                      {"apps/terminal", 205},
                                                      {"autograd", 1080},
                                                      {"autograd/attention", 1900},
                                                      {"autograd/base", 790},
-                                                     {"autograd/gemm", 1735},
+                                                     {"autograd/gemm", 1755},
                                                      {"autograd/ops", 875},
-                                                     {"autograd/simd", 3690},
+                                                     {"autograd/simd", 3730},
                                                      {"data/chat", 4435},
                                                      {"data/files", 1660},
                                                      {"data/gguf", 1795},
@@ -215,13 +215,13 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 3990},
                                                      {"data/tokens", 1415},
                                                      {"focus", 310},
                                                      {"focus/adapters", 3055},
-                                                     {"focus/evaluation", 5025},
-                                                     {"focus/generation", 510},
-                                                     {"focus/method", 6720},
-                                                     {"focus/models", 2005},
+                                                     {"focus/evaluation", 5030},
+                                                     {"focus/generation", 1555},
+                                                     {"focus/method", 7185},
+                                                     {"focus/models", 1905},
                                                      {"focus/speed", 720},
-                                                     {"focus/training", 3910},
-                                                     {"layers", 3100},
+                                                     {"focus/training", 4010},
+                                                     {"layers", 3115},
                                                      {"layers/architectures", 610},
                                                      {"optim", 515}};
 
