@@ -39,7 +39,7 @@ Json conversation(const GenerateArguments& o, const std::string& prompt) {
 /// The text that the model continues; with --chat the conversation through its chat template, up to
 /// where the assistant's turn begins.
 std::string prompt_text(const GenerateArguments& o, const LoadedModel& model) {
-  const std::string text = o.prompt_file.empty() ? o.prompt : read_prompt_file(o.prompt_file);
+  std::string text = o.prompt_file.empty() ? o.prompt : read_prompt_file(o.prompt_file);
   if (!o.chat) return text;
   ChatVariables variables;
   if (!o.tools.empty()) variables.tools = parse_tools(read_prompt_file(o.tools), o.tools);

@@ -48,12 +48,12 @@ TEST(CliGenerate, GreedyTokensAreThoseWithoutACache) {
 }
 
 TEST(CliGenerate, SpeculationWritesTheTextOfDenseAttention) {
-  for (const std::string& more : {"", "--precision bf16", "--temperature 1 --seed 3"}) {
+  for (const char* const more : {"", "--precision bf16", "--temperature 1 --seed 3"}) {
     const Words adapter = Words("--adapter {keys}") + words(more);
     const auto dense = cli().figures(generate(adapter + "--attention dense"));
     EXPECT_EQ(dense.at("passes"), 29);
     EXPECT_EQ(dense.at("drafted_tokens"), 0);
-    for (const std::string& by : {"ngram", "groups", "summary:1"}) {
+    for (const char* const by : {"ngram", "groups", "summary:1"}) {
       const auto figures = cli().figures(generate(adapter + Words{"--speculate", by}));
       EXPECT_EQ(figures.at("ids"), dense.at("ids")) << by << more;
       EXPECT_EQ(figures.at("attention"), dense.at("attention"));

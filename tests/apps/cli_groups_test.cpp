@@ -166,7 +166,7 @@ TEST(CliFit, BadInputIsOneLine) {
 TEST(CliFit, ChoosesByWhatItHeldBack) {
   const std::string out = cli().fresh("keys.h5");
   const Words fit = words("fit {base} --text {train} --tokens 512 --context 64 --out {}", out) +
-                    "--num-groups 16 --local-window 4 --block 4 --overwrite";
+                    "--num-groups 16 --local-window 4 --block 4 --sinks 1 --overwrite";
   const auto chosen = [&](const Words& goal) {
     const std::string said = cli().must_run(fit + goal).out;
     expect_parts(said, {"chosen on 5 windows of 64 tokens held back", "315 tokens scored", "KL",

@@ -108,7 +108,8 @@ TEST(Speculation, TextsThatEndWithinAPassEndThere) {
     GenerationOptions options{.max_new_tokens = length};
     EXPECT_EQ(texts.text(Drafting{.always = 7}, options).ids,
               std::vector(whole.ids.begin(), whole.ids.begin() + length));
-    options = {.max_new_tokens = 60, .until = {whole.text.substr(length, 3)}};
+    options = all;
+    options.until.push_back(whole.text.substr(length, 3));
     const Generated wanted = texts.text(std::nullopt, options);
     for (const Drafting& drafting : draftings()) {
       const Generated made = texts.text(drafting, options);
