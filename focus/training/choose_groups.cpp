@@ -140,8 +140,9 @@ class Search {
     if (goal_.target > 0) return std::max(1, (groups + 6) / 12);
     const auto context = static_cast<double>(batches_.context());
     const SummarySettings& summary = settings_.focus.summary;
-    const double local = static_cast<double>(settings_.focus.local_window + summary.block / 2 +
-                                             summary.sinks + groups);
+    const double local =
+        static_cast<double>(settings_.focus.local_window + summary.sinks + groups) +
+        static_cast<double>(summary.block) / 2;
     const double guess = groups * (goal_.density - 2 * local / context);
     return std::clamp<Index>(std::lround(guess), 1, std::max(1, groups / 2));
   }
