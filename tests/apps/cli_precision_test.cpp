@@ -9,7 +9,7 @@ namespace focus {
 namespace {
 
 /// What a model says to some tokens, as the bytes of a file.
-/// Of more tokens than are multiplied row by row, whose sums of float32 depend on the kernels.
+/// Up to eight tokens are multiplied row by row, and their float32 sums depend on the kernels.
 std::string logits_of(const std::string& model, const Words& more = {}) {
   const std::string out = cli().fresh("logits.safetensors");
   cli().must_run(Words{"logits", model, "--ids", "1,5,2,8,3,7,4,6,9,2", "--out", out} + more);
