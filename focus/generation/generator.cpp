@@ -1,5 +1,7 @@
 #include "focus/generation/generator.h"
 
+#include "layers/logit_rows.h"
+
 namespace focus {
 
 Generator::Generator(Decoder& decoder, FocusModel* focus, const AttentionSpec& mode,
@@ -13,8 +15,7 @@ Tensor Generator::next_logits(std::span<const std::int32_t> ids) {
   const CachedDecoder::Part part{.cache = &cache_, .ids = ids};
   const Tensor hidden = decoder_.hidden_states(std::span(&part, 1));
   const Decoder& decoder = decoder_.decoder();
-  const auto last = hidden.span().last(hidden.cols());
-  return decoder.logits(Tensor::from({1, hidden.cols()}, last))
+  return decoder.logits(rows_of(hidden, hidden.rows() - 1, 1))
       .value()
       .reshape({decoder.config().vocab_size});
 }

@@ -5,6 +5,7 @@
 #include "autograd/base/check.h"
 #include "autograd/base/profile.h"
 #include "layers/family.h"
+#include "layers/logit_rows.h"
 
 namespace focus {
 namespace {
@@ -13,11 +14,6 @@ constexpr Index kLogprobRows = 32;  // of a prompt whose logits are in memory at
 
 double rate(Index tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
-}
-
-Tensor rows_of(const Tensor& x, Index begin, Index count) {
-  const Index width = x.cols();
-  return Tensor::from({count, width}, x.span().subspan(begin * width, count * width));
 }
 
 }  // namespace
@@ -45,6 +41,10 @@ void Scheduler::Slot::truncate(Index tokens) {
 
 Index Scheduler::Slot::least_size() const {
   return std::max(cache.least_size(), also() != nullptr ? also()->least_size() : 0);
+}
+
+std::size_t Scheduler::Slot::bytes() const {
+  return cache.bytes() + (also() != nullptr ? also()->bytes() : 0);
 }
 
 void Scheduler::Slot::clear() {
@@ -132,12 +132,13 @@ void Scheduler::release(Slot& slot) {
   Generated& made = slot.job->text.made();
   made.computed_tokens = slot.cache.size();
   if (slot.cache.dtype()) {
-    made.cache_bytes = slot.cache.bytes() + (slot.also() != nullptr ? slot.also()->bytes() : 0);
+    made.cache_bytes = slot.bytes();
     made.keys_read = slot.cache.share_read();
   }
   made.prefill_rate = rate(made.prompt_tokens - made.reused_tokens, slot.job->prompt_seconds);
   made.decode_rate = rate(made.passes + made.right_tokens, slot.job->seconds);
   slot.used = steps_;
+  count_bytes();
   const std::unique_ptr<Job> job = std::move(slot.job);
   {
     const std::lock_guard lock(mutex_);
@@ -169,14 +170,13 @@ void Scheduler::note_prompt(Slot& slot, const Tensor& hidden, Index begin, Index
   Continuation& text = slot.job->text;
   const Index first = slot.cache.size() - rows;  // the position of the first row
   const Index wanted = std::min(rows, static_cast<Index>(text.prompt_size()) - 1 - first);
-  for (Index done = 0; done < wanted; done += kLogprobRows) {
-    const Index count = std::min(kLogprobRows, wanted - done);
-    const Tensor logits = model_.decoder.logits(rows_of(hidden, begin + done, count)).value();
+  const auto note = [&](Index done, Index count, const Tensor& logits) {
     for (Index i = 0; i < count; ++i)
       text.made().prompt_logprobs.push_back(log_probability(
           logits.span().subspan(i * logits.cols(), logits.cols()), text.ids()[first + done + i + 1],
           text.options().top_logprobs.value_or(0)));
-  }
+  };
+  for_logits(model_.decoder, hidden, begin, wanted, kLogprobRows, note);
 }
 
 /// Guesses of a text's next tokens, at most so many.
@@ -303,12 +303,18 @@ bool Scheduler::step() {
     const bool alone = decoding.empty() && prompting.size() == 1;
     pass({&slots_[last_prompted_]},
          alone ? model_.decoder.config().max_position_embeddings : limits_.piece);
+    count_bytes();
   }
+  const std::lock_guard lock(mutex_);
+  return counts_.active > 0 || !waiting_.empty();
+}
+
+/// Goes through every group of every cache: too much for each token.
+void Scheduler::count_bytes() {
   std::size_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.cache.bytes();
+  for (const Slot& slot : slots_) bytes += slot.bytes();
   const std::lock_guard lock(mutex_);
   counts_.cache_bytes = bytes;
-  return counts_.active > 0 || !waiting_.empty();
 }
 
 void Scheduler::run() {

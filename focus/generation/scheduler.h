@@ -64,7 +64,7 @@ class Scheduler {
     /// Since the beginning.
     std::int64_t requests = 0, refused = 0;
     std::int64_t prompt_tokens = 0, reused_tokens = 0, generated_tokens = 0;
-    std::size_t cache_bytes = 0;  // after the last step
+    std::size_t cache_bytes = 0;  // when a prompt went on, or a text ended, last
   };
   Counts counts() const;
 
@@ -83,6 +83,7 @@ class Scheduler {
     SequenceCache* also() const { return speculation ? speculation->also() : nullptr; }
     void truncate(Index tokens);
     Index least_size() const;
+    std::size_t bytes() const;
     void clear();
   };
 
@@ -94,6 +95,7 @@ class Scheduler {
             double seconds);
   void note_prompt(Slot& slot, const Tensor& hidden, Index begin, Index rows) const;
   void release(Slot& slot);
+  void count_bytes();
   void fail_with(Slot& slot, const std::exception_ptr& error);
   static void end(Job& job);
   void end_all();

@@ -8,6 +8,7 @@
 
 #include "focus/evaluation/attention_spec.h"
 #include "focus/evaluation/evaluation.h"
+#include "layers/logit_rows.h"
 
 namespace focus {
 
@@ -19,22 +20,6 @@ struct TokenPair {
   /// Tokens that go into the model: the last one is only predicted.
   Index fed() const { return static_cast<Index>(context.size() + continuation.size()) - 1; }
 };
-
-/// Some consecutive rows of a matrix, copied.
-inline Tensor rows_of(const Tensor& x, Index first, Index rows) {
-  const Index width = x.cols();
-  return Tensor::from({rows, width}, x.span().subspan(first * width, rows * width));
-}
-/// Calls f(first, rows, their logits) over all rows of `hidden`, as many at once as have 8 million
-/// logits.
-template <class F>
-void for_logits(const Decoder& decoder, const Tensor& hidden, F&& f) {
-  const Index most = std::max<Index>(1, (1 << 23) / decoder.config().vocab_size);
-  for (Index first = 0; first < hidden.rows(); first += most) {
-    const Index rows = std::min(most, hidden.rows() - first);
-    f(first, rows, decoder.logits(rows_of(hidden, first, rows)).value());
-  }
-}
 
 /// What a model says of a pair's continuation.
 struct ScoredPair {
