@@ -87,18 +87,15 @@ void read_sampling(const JsonView& request, const LoadedModel& model, Generation
       is_said = true;
     });
   };
-  bool min_p_said = false;
-  double min_p = 0;
   number("temperature", sampling.temperature, said.temperature);
   number("top_p", sampling.top_p, said.top_p);
-  number("min_p", min_p, min_p_said);
+  number("min_p", sampling.min_p, said.min_p);
   number("repetition_penalty", sampling.repetition_penalty, said.repetition_penalty);
   with(request, "top_k", [&](const JsonView& field) {
     sampling.top_k = field.integer(kMostTokens);
     said.top_k = true;
   });
   if (model.files) model.files->generation.apply(said, sampling);
-  if (min_p_said) sampling.min_p = min_p;
   sampling.validate();
   options.seed = std::random_device()();
   with(request, "seed", [&](const JsonView& field) {

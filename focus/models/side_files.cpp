@@ -194,7 +194,7 @@ std::string GenerationConfig::apply(const Said& flags, SamplingOptions& sampling
     const bool by_default = do_sample && !top_k;
     take(by_default ? std::optional(kTopK) : top_k, flags.top_k, "top_k", sampling.top_k, taken);
     take(top_p, flags.top_p, "top_p", sampling.top_p, taken);
-    take(min_p, false, "min_p", sampling.min_p, taken);
+    take(min_p, flags.min_p, "min_p", sampling.min_p, taken);
   }
   sampling.rules = rules;
   for (const auto& [name, count] : {std::pair{"suppress_tokens", rules.suppress_tokens.size()},

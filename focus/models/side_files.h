@@ -59,7 +59,8 @@ struct GenerationConfig {
   /// nothing. Without do_sample that is greedy decoding, whatever the temperature is; with it top_k
   /// is 50 where nothing says otherwise.
   struct Said {
-    bool temperature = false, top_k = false, top_p = false, repetition_penalty = false;
+    bool temperature = false, top_k = false, top_p = false, repetition_penalty = false,
+         min_p = false;
   };
   std::string apply(const Said& flags, SamplingOptions& sampling) const;
 };
