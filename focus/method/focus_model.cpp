@@ -195,11 +195,15 @@ SummarySettings FocusModel::summary_of(const AttentionSpec& attention, Index lay
   return settings;
 }
 
+Variable attention_output(Decoder& decoder, const MechanismInputs& in, const Variable& attended) {
+  const Linear& o_proj = decoder.layers()[in.layer].self_attn.o_proj;
+  const Shape rows = {in.q.dim(0), in.q.dim(1), in.q.dim(2) * in.q.dim(3)};
+  return Linear{o_proj.weight, {}, o_proj.addition}(reshape(attended, rows));
+}
+
 Variable FocusModel::distilled(const MechanismInputs& in, const Variable& out) {
-  const Linear& o_proj = decoder_->layers()[in.layer].self_attn.o_proj;
   const auto projected = [&](const Variable& attended) {
-    const Shape rows = {in.q.dim(0), in.q.dim(1), in.q.dim(2) * in.q.dim(3)};
-    return Linear{o_proj.weight, {}, o_proj.addition}(reshape(attended, rows));
+    return attention_output(*decoder_, in, attended);
   };
   if (!expected_.empty()) {
     layer_errors_[in.layer] = relative_squared_error(projected(out), expected_[in.layer]);

@@ -110,4 +110,8 @@ class FocusModel : public Adapter {
   Decoder* decoder_ = nullptr;  // that it is attached to
 };
 
+/// What a layer's o_proj, with its LoRA and without its bias, makes of what attention gave.
+/// [batch, seq_len, heads, head_dim] -> [batch, seq_len, hidden_size]
+Variable attention_output(Decoder& decoder, const MechanismInputs& in, const Variable& attended);
+
 }  // namespace focus

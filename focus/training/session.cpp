@@ -112,9 +112,7 @@ Tensor Session::teach(const Batch& batch, std::vector<Tensor>* outputs) {
   if (outputs != nullptr)
     dense = [&teacher, outputs](const MechanismInputs& in) {
       Variable out = attention(in.q, in.k, in.v, in.options);
-      const Shape rows = {in.q.dim(0), in.q.dim(1), in.q.dim(2) * in.q.dim(3)};
-      const Weight& o_proj = teacher.layers()[in.layer].self_attn.o_proj.weight;
-      outputs->push_back(linear(reshape(out, rows), o_proj, {}).value());
+      outputs->push_back(attention_output(teacher, in, out).value());
       return out;
     };
   const AttachedMechanism attached(teacher, dense);
@@ -139,8 +137,8 @@ Variable Session::loss_of(const Batch& batch, const ForwardContext& context) {
   }
   const Variable hidden =
       decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch, context));
-  const Variable loss = by_layer ? focus->take_auxiliary_loss()
-                                 : decoder.kl_divergence(hidden, reference, teacher_.get());
+  Variable loss = by_layer ? focus->take_auxiliary_loss()
+                           : decoder.kl_divergence(hidden, reference, teacher_.get());
   const auto lm_weight = static_cast<Real>(focus->config().lm_weight);
   if (lm_weight == 0) return loss;
   return add(loss, scale(decoder.cross_entropy(hidden, batch.targets()), lm_weight));
