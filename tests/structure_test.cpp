@@ -196,7 +196,7 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 4935},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 4930},
                                                      {"apps/terminal", 205},
                                                      {"autograd", 1080},
                                                      {"autograd/attention", 1900},
@@ -215,13 +215,13 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 4935},
                                                      {"data/tokens", 1415},
                                                      {"focus", 310},
                                                      {"focus/adapters", 3055},
-                                                     {"focus/evaluation", 5030},
-                                                     {"focus/generation", 1555},
-                                                     {"focus/method", 7185},
+                                                     {"focus/evaluation", 5015},
+                                                     {"focus/generation", 1565},
+                                                     {"focus/method", 7195},
                                                      {"focus/models", 1905},
                                                      {"focus/speed", 720},
-                                                     {"focus/training", 4015},
-                                                     {"layers", 3115},
+                                                     {"focus/training", 4010},
+                                                     {"layers", 3145},
                                                      {"layers/architectures", 610},
                                                      {"optim", 515}};
 

@@ -25,6 +25,24 @@ inline FocusConfig tiny_keys() {
   return config;
 }
 
+/// One attention of each kind that a cache can hold.
+inline std::vector<AttentionSpec> cached_modes() {
+  return {{.kind = AttentionKind::dense},
+          {.kind = AttentionKind::hard, .top_k = 2, .gate = HardGate::keep},
+          {.kind = AttentionKind::summary, .summary = {.local_window = 4, .block = 1, .sinks = 1}}};
+}
+
+/// A tiny llama whose texts of more than 30 tokens are rotated by other angles.
+inline ModelConfig tiny_longrope() {
+  ModelConfig config = tiny_config("llama");
+  config.rope = {.scaling = RopeConfig::Scaling::longrope,
+                 .short_factor = {1, 1.5, 2},
+                 .long_factor = {2, 5, 9},
+                 .attention_factor = 1.2,
+                 .original_max_position_embeddings = 30};
+  return config;
+}
+
 /// Lets the batch of the last forward pass enter the carried potentials, as a training step does;
 /// the mode stays as it is.
 inline void carry_potentials(FocusModel& focus) {

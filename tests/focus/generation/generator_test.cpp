@@ -68,12 +68,7 @@ TEST(Generator, ACacheOfFloat16MovesLogitsByItsRounding) {
 }
 
 TEST(Generator, LongropeRotatesATextAnewOnceItIsLong) {
-  ModelConfig config = tiny_config("llama");
-  config.rope = {.scaling = RopeConfig::Scaling::longrope,
-                 .short_factor = {1, 1.5, 2},
-                 .long_factor = {2, 5, 9},
-                 .attention_factor = 1.2,
-                 .original_max_position_embeddings = 30};
+  const ModelConfig config = tiny_longrope();
   const auto ids = random_ids(60, 37, 7);
   for (const AttentionSpec& mode : modes()) {
     TinyFocus model(config), other(config);

@@ -35,12 +35,6 @@ Generated alone(const GenerationModel& model, const Ids& prompt, const Generatio
   return finished(scheduler, ticket);
 }
 
-std::vector<AttentionSpec> all_modes() {
-  return {{.kind = Kind::dense},
-          {.kind = Kind::hard, .top_k = 2, .gate = HardGate::keep},
-          {.kind = Kind::summary, .summary = {.local_window = 4, .block = 1, .sinks = 1}}};
-}
-
 struct Asked {
   Ids prompt;
   GenerationOptions options;
@@ -56,7 +50,7 @@ std::vector<Asked> several() {
 
 TEST(Scheduler, TextsTogetherAreThoseThatEachIsAlone) {
   for (const char* type : {"llama", "gpt2", "gemma2"})
-    for (const AttentionSpec& mode : all_modes())
+    for (const AttentionSpec& mode : cached_modes())
       for (const Index piece : {7, 256}) {
         Generating of(mode, type);
         Scheduler scheduler(of.with, {.slots = 3, .waiting = 9, .piece = piece});
@@ -86,7 +80,7 @@ TEST(Scheduler, TextsTogetherAreThoseThatEachIsAlone) {
 }
 
 TEST(Scheduler, TextsWithoutACacheAreTheReference) {
-  for (const AttentionSpec& mode : all_modes()) {
+  for (const AttentionSpec& mode : cached_modes()) {
     Generating of(mode);
     GenerationModel without = of.with;
     without.cache.reset();
@@ -137,7 +131,7 @@ TEST(Scheduler, TwoPromptsTakeTurns) {
 }
 
 TEST(Scheduler, APromptGoesOnFromACacheThatItBeginsWith) {
-  for (const AttentionSpec& mode : all_modes()) {
+  for (const AttentionSpec& mode : cached_modes()) {
     Generating of(mode);
     Scheduler scheduler(of.with, {.slots = 2, .waiting = 0});
     const Ids other = random_ids(30, 37, 2);
@@ -167,7 +161,7 @@ TEST(Scheduler, APromptGoesOnFromACacheThatItBeginsWith) {
 }
 
 TEST(Scheduler, APromptThatPartsFromAnEarlierTextKeepsWhatIsAlike) {
-  for (const AttentionSpec& mode : all_modes()) {
+  for (const AttentionSpec& mode : cached_modes()) {
     Generating of(mode);
     Scheduler scheduler(of.with, {.slots = 2, .waiting = 0, .undo = 40});
     const Ids text = random_ids(60, 37, 1), other = random_ids(70, 37, 2);

@@ -15,12 +15,6 @@ using Kind = AttentionKind;
 using Part = CachedDecoder::Part;
 using Ids = std::vector<std::int32_t>;
 
-std::vector<AttentionSpec> cached_modes() {
-  return {{.kind = Kind::dense},
-          {.kind = Kind::hard, .top_k = 2, .gate = HardGate::keep},
-          {.kind = Kind::summary, .summary = {.local_window = 4, .block = 1, .sinks = 1}}};
-}
-
 /// A sequence of some pieces, each of which goes through the decoder in one pass.
 struct Sequence {
   Ids ids;
@@ -122,12 +116,7 @@ TEST(CachedDecoder, ASecondCacheTakesTheKeysAndIsNotRead) {
 }
 
 TEST(CachedDecoder, TextsWithOtherAnglesGoInAPassOfTheirOwn) {
-  ModelConfig config = tiny_config("llama");
-  config.rope = {.scaling = RopeConfig::Scaling::longrope,
-                 .short_factor = {1, 1.5, 2},
-                 .long_factor = {2, 5, 9},
-                 .attention_factor = 1.2,
-                 .original_max_position_embeddings = 30};
+  const ModelConfig config = tiny_longrope();
   TinyFocus model(config);
   const NoGrad guard;
   for (const AttentionSpec& mode : cached_modes()) {
