@@ -105,13 +105,7 @@ void read_sampling(const JsonView& request, const LoadedModel& model, Generation
   with(request, "logit_bias", [&](const JsonView& field) {
     for (const auto& [name, value] : field.object().items()) {
       const JsonView bias(value, fmt::format("{}.{}", field.where(), shown(name)));
-      const bool is_id = !name.empty() && name.size() < 10 &&
-                         name.find_first_not_of("0123456789") == std::string::npos;
-      if (!is_id || std::stol(name) >= model.decoder->config().vocab_size)
-        fail("{}: expected the id of a token of the model as the name", bias.where());
-      if (!(std::abs(bias.number()) <= 100))
-        fail("{}: expected a number from -100 to 100, found {}", bias.where(), bias.number());
-      options.logit_bias.emplace_back(std::stoi(name), static_cast<Real>(bias.number()));
+      options.logit_bias.push_back(logit_bias(name, bias.number(), model, bias.where()));
     }
   });
 }
@@ -301,6 +295,17 @@ std::string ApiError::body() const {
          "\n";
 }
 
+std::pair<std::int32_t, Real> logit_bias(const std::string& id, double bias,
+                                         const LoadedModel& model, const std::string& where) {
+  const bool is_id =
+      !id.empty() && id.size() < 10 && id.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_id || std::stol(id) >= model.decoder->config().vocab_size)
+    fail("{}: expected the id of a token of the model as the name", where);
+  if (!(std::abs(bias) <= 100))
+    fail("{}: expected a number from -100 to 100, found {}", where, bias);
+  return {std::stoi(id), static_cast<Real>(bias)};
+}
+
 ApiRequest read_api_request(bool chat, std::string_view body, const LoadedModel& model) {
   try {
     return read_fields(chat, body, model);
@@ -314,10 +319,11 @@ ApiRequest read_api_request(bool chat, std::string_view body, const LoadedModel&
 }
 
 ApiAnswer::ApiAnswer(const ApiRequest& request, const Tokenizer& tokenizer,
-                     const std::string& model)
+                     const std::string& model, const std::string& attention)
     : request_(request),
       tokenizer_(tokenizer),
       model_(model),
+      attention_(attention),
       created_(std::chrono::duration_cast<std::chrono::seconds>(
                    std::chrono::system_clock::now().time_since_epoch())
                    .count()) {
@@ -330,6 +336,15 @@ ApiAnswer::Json ApiAnswer::head(bool chunk) const {
                        : chunk        ? "chat.completion.chunk"
                                       : "chat.completion";
   return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}};
+}
+
+/// How a text was computed, which OpenAI's API does not have.
+ApiAnswer::Json ApiAnswer::figures(const Generated& made) const {
+  return {{"attention", attention_},
+          {"density", made.keys_read && made.passes > 0 ? Json(*made.keys_read) : Json()},
+          {"prompt_tokens_per_second", made.prefill_rate},
+          {"tokens_per_second", made.decode_rate},
+          {"tokens_per_pass", made.tokens_per_pass()}};
 }
 
 /// The new tokens from number `first` on, in the request's form; null where it asked for none.
@@ -389,6 +404,7 @@ std::string ApiAnswer::whole(std::span<const Generated> made) const {
           made[i].text;
     choice["logprobs"] = logprobs(request_.prompts[i], made[i], 0, request_.echo);
     choice["finish_reason"] = finish_reason(made[i].stop);
+    choice["focus"] = figures(made[i]);
     choices.push_back(std::move(choice));
   }
   Json json = head(false);
@@ -431,7 +447,9 @@ std::string ApiAnswer::part(const std::string& text, const Generated& made,
 }
 
 std::string ApiAnswer::end(const Generated& made) const {
-  std::string text = event_text(event("", nullptr, finish_reason(made.stop)));
+  Json last = event("", nullptr, finish_reason(made.stop));
+  last["choices"][0]["focus"] = figures(made);
+  std::string text = event_text(last);
   if (request_.stream_usage) {
     Json json = head(true);
     json["choices"] = Json::array();

@@ -34,11 +34,17 @@ struct ApiRequest {
 /// of another type, out of range or not supported, or a prompt has no tokens or too many.
 ApiRequest read_api_request(bool chat, std::string_view body, const LoadedModel& model);
 
+/// What is added to the logits of a token, which is named by its id. Throws std::runtime_error.
+std::pair<std::int32_t, Real> logit_bias(const std::string& id, double bias,
+                                         const LoadedModel& model, const std::string& where);
+
 /// Writes answers to one request.
 class ApiAnswer {
  public:
-  /// `model`: its name for clients. The tokenizer and the request must outlive it.
-  ApiAnswer(const ApiRequest& request, const Tokenizer& tokenizer, const std::string& model);
+  /// `model` and `attention`: their names for clients. The tokenizer and the request must outlive
+  /// it.
+  ApiAnswer(const ApiRequest& request, const Tokenizer& tokenizer, const std::string& model,
+            const std::string& attention);
 
   /// All of it, of one Generated for each prompt.
   std::string whole(std::span<const Generated> made) const;
@@ -52,13 +58,14 @@ class ApiAnswer {
  private:
   using Json = nlohmann::ordered_json;
   Json head(bool chunk) const;
+  Json figures(const Generated& made) const;
   Json event(const std::string& text, const Json& logprobs, const Json& finish) const;
   Json logprobs(const std::vector<std::int32_t>& prompt, const Generated& made, std::size_t first,
                 bool echo) const;
 
   const ApiRequest& request_;
   const Tokenizer& tokenizer_;
-  std::string id_, model_;
+  std::string id_, model_, attention_;
   std::int64_t created_;
 };
 

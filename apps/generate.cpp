@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "apps/api.h"
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
@@ -19,7 +20,7 @@ struct GenerateArguments {
   std::string prompt, prompt_file, json, attention, speculate;
   bool chat = false, show_prompt = false, no_cache = false;
   std::string system, messages, chat_template, tools;
-  std::vector<std::string> template_values;
+  std::vector<std::string> template_values, biases;
   GenerationOptions generation;
   std::string cache = "auto";
   GenerationConfig::Said said;  // by flags
@@ -51,11 +52,21 @@ std::string prompt_text(const GenerateArguments& o, const LoadedModel& model) {
 void tell_defaults(GenerateArguments& o, const LoadedModel& model) {
   const GenerationConfig& config = model.files->generation;
   const std::string taken = config.apply(o.said, o.generation.sampling);
-  o.generation.until = config.stop_strings;
+  o.generation.until.insert(o.generation.until.end(), config.stop_strings.begin(),
+                            config.stop_strings.end());
   if (!taken.empty()) fmt::print(stderr, "{}: {} (flags go before it)\n", kGenerationConfig, taken);
   if (!config.not_applied.empty())
     notice("{}: {}: not applied here: {}", model.where, kGenerationConfig,
            fmt::join(config.not_applied, ", "));
+}
+
+/// A word ID=NUMBER as a token and what is added to its logit.
+std::pair<std::int32_t, Real> bias_of(const std::string& word, const LoadedModel& model) {
+  const std::size_t sign = word.find('=');
+  double bias = 0;
+  if (sign == std::string::npos || !CLI::detail::lexical_cast(word.substr(sign + 1), bias))
+    fail("--logit-bias: expected ID=NUMBER, got {}", word);
+  return logit_bias(word.substr(0, sign), bias, model, "--logit-bias " + word);
 }
 
 bool write_now(const std::string& text) {
@@ -98,11 +109,9 @@ int run_generation(const GenerateArguments& options, LoadedModel& model) {
   } else {
     fmt::print(stderr, "no cache\n");
   }
-  const auto tokens_per_pass = static_cast<double>(done.passes + done.right_tokens) /
-                               static_cast<double>(std::max<Index>(1, done.passes));
   if (!options.speculate.empty())
     fmt::print(stderr, "speculation {}: {} of {} drafts right, {:.2f} tokens a pass\n",
-               options.speculate, done.right_tokens, done.drafted_tokens, tokens_per_pass);
+               options.speculate, done.right_tokens, done.drafted_tokens, done.tokens_per_pass());
   write_json(options.json, {{"model", options.model.base},
                             {"adapter", options.model.adapter},
                             {"attention", done.attention.name},
@@ -181,7 +190,7 @@ int run_generate(Arguments arguments) {
       "the attention that the model was trained with; with a Focus adapter summary if it groups "
       "keys or was trained with it, otherwise hard:1; otherwise dense");
   app.add_option("--temperature", o.generation.sampling.temperature,
-                 "softmax temperature; 0: greedy (default of this and the next three options: the "
+                 "softmax temperature; 0: greedy (default of this and the next four options: the "
                  "model's generation_config.json)")
       ->capture_default_str();
   app.add_option("--top-k", o.generation.sampling.top_k,
@@ -190,10 +199,19 @@ int run_generate(Arguments arguments) {
   app.add_option("--top-p", o.generation.sampling.top_p,
                  "sample from the smallest set of tokens with at least this total probability")
       ->capture_default_str();
+  app.add_option("--min-p", o.generation.sampling.min_p,
+                 "sample from the tokens with at least this share of the highest probability; 0: "
+                 "from all")
+      ->capture_default_str();
   app.add_option("--repetition-penalty", o.generation.sampling.repetition_penalty,
                  "divides positive logits of tokens already in the text and multiplies negative "
                  "ones; 1: none")
       ->capture_default_str();
+  app.add_option("--logit-bias", o.biases,
+                 "ID=NUMBER, from -100 to 100, is added to a token's logit; several may be given")
+      ->allow_extra_args(false);
+  app.add_option("--stop", o.generation.until, "end the text before this one; several may be given")
+      ->allow_extra_args(false);
   app.add_option("--seed", o.generation.seed, "sampling seed")->capture_default_str();
   add_cache_option(app, o.cache);
   app.add_flag("--no-cache", o.no_cache,
@@ -209,8 +227,12 @@ int run_generate(Arguments arguments) {
   o.said = {.temperature = app.count("--temperature") > 0,
             .top_k = app.count("--top-k") > 0,
             .top_p = app.count("--top-p") > 0,
-            .repetition_penalty = app.count("--repetition-penalty") > 0};
+            .repetition_penalty = app.count("--repetition-penalty") > 0,
+            .min_p = app.count("--min-p") > 0};
+  if (std::ranges::find(o.generation.until, std::string()) != o.generation.until.end())
+    fail("--stop: an empty text would end every text");
   LoadedModel model = o.model.load();
+  for (const std::string& word : o.biases) o.generation.logit_bias.push_back(bias_of(word, model));
   tell_defaults(o, model);
   if (!o.attention.empty() || o.speculate.empty())
     attention_to_generate(o.attention, model, "--attention");  // errors name the option

@@ -25,7 +25,8 @@ const std::array kHelpGroups = {
                "--completion-only-loss", "--assistant-only-loss", "--chat-template-path"}},
     HelpGroup{"Chat", {"--chat", "--system", "--chat-template", "--show-prompt"}},
     HelpGroup{"Sampling",
-              {"--temperature", "--top-k", "--top-p", "--min-p", "--repetition-penalty", "--seed"}},
+              {"--temperature", "--top-k", "--top-p", "--min-p", "--repetition-penalty",
+               "--logit-bias", "--stop", "--seed"}},
     HelpGroup{"Output", {"--out", "--json", "--html", "--gguf", "--questions", "--overwrite"}}};
 
 /// Columns of the terminal that standard output is; 0 for a pipe or a file.

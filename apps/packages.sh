@@ -35,7 +35,8 @@ install_packages() {
   case "${1:-}" in
     test)
       wanted+=(libgtest-dev libgmock-dev librapidcheck-dev)
-      optional=(clang lld libclang-rt-dev libomp-dev clang-format clang-tidy libopenmpi-dev openmpi-bin locales)
+      optional=(clang lld libclang-rt-dev libomp-dev clang-format clang-tidy libopenmpi-dev openmpi-bin locales
+        python3)
       ;;
     mpi) wanted+=(libopenmpi-dev openmpi-bin) ;;
     interop) wanted+=(python3 python3-venv) ;;

@@ -24,7 +24,8 @@ std::vector<std::string> read_keys(const std::string& file) {
 int run_serve(Arguments arguments) {
   ModelOptions options;
   ServerOptions server;
-  std::string attention, cache = "auto", key_file;
+  TextOptions text;
+  std::string cache = "auto", key_file;
   CLI::App app(
       "Serves a model by OpenAI's API over HTTP: GET /v1/models, /health and /metrics, POST "
       "/v1/chat/completions and /v1/completions. It generates several answers at once, and a "
@@ -32,8 +33,10 @@ int run_serve(Arguments arguments) {
       "that begins like an earlier one computes only what differs. Ctrl-C ends it.",
       "focus serve");
   options.add_to(app);
-  add_attention_option(app, attention, "attention, with the default, as of focus generate");
+  add_attention_option(app, text.attention, "attention, with the default, as of focus generate");
   add_cache_option(app, cache);
+  app.add_option("--speculate", text.speculate,
+                 "guess next tokens while one text is generated, as of focus generate");
   app.add_option("--host", server.host,
                  "address to listen on; 0.0.0.0: all of the machine, for anyone who reaches it")
       ->capture_default_str();
@@ -51,10 +54,10 @@ int run_serve(Arguments arguments) {
   server.name = std::filesystem::path(options.base).filename().string();
   LoadedModel model = options.load();
   model.require_tokenizer();
-  const ActiveAttention active(model, attention_to_generate(attention, model, "--attention"));
-  const GenerationModel generation =
-      generation_model(model, active, {.cache_dtype = cache_dtype(cache, options.precision)});
-  serve(model, generation, server);
+  const ActiveAttention active(model, attention_to_generate(text, model, "--attention"));
+  text.cache_dtype = cache_dtype(cache, options.precision);
+  server.attention = active.name();
+  serve(model, generation_model(model, active, text), server);
   return 0;
 }
 

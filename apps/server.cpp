@@ -7,11 +7,15 @@
 #include <fmt/format.h>
 #include <httplib.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
 #include <chrono>
+#include <deque>
 #include <thread>
 
 #include "apps/api.h"
+#include "apps/page.html.inc"
+#include "data/chat/chat_template.h"
 #include "data/files/json_reader.h"
 
 namespace focus::app {
@@ -22,14 +26,20 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostBytes = 16 << 20;  // of a body
 constexpr auto kLook = 200ms;                 // after which it is looked whether a client is there
-constexpr Index kSpareThreads = 16;           // for clients that are not generating
+constexpr auto kMostTime = 60s;               // in which a body comes
+constexpr std::size_t kMostConnections = 4096;
+/// The page loads nothing from elsewhere, and is part of no other page.
+constexpr const char* kPagePolicy =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A request that is being answered. The scheduler's thread adds events, the connection's takes
 /// them.
 class Running {
  public:
-  Running(ApiRequest request, const Tokenizer& tokenizer, const std::string& model)
-      : request_(std::move(request)), answer_(request_, tokenizer, model) {}
+  Running(ApiRequest request, const Tokenizer& tokenizer, const ServerOptions& options)
+      : request_(std::move(request)),
+        answer_(request_, tokenizer, options.name, options.attention) {}
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
   ~Running() { cancel(); }
@@ -129,12 +139,60 @@ bool same_secret(const std::string& a, const std::string& b) {
   return different == 0;
 }
 
+/// Threads for connections, which each keep one as long as they are open: as many as there are, up
+/// to a number, so that clients that are slow or silent do not keep others waiting.
+class Workers final : public httplib::TaskQueue {
+ public:
+  void enqueue(std::function<void()> job) override {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+    if (jobs_.size() > idle_ && alive_ < kMostConnections) try {
+        std::thread([this] { work(); }).detach();
+        ++alive_;
+      } catch (const std::system_error& error) {
+        spdlog::warn("{} connections, and no thread for another: {}", alive_, error.what());
+      }
+    wake_.notify_one();
+  }
+  void shutdown() override {
+    std::unique_lock lock(mutex_);
+    ended_ = true;
+    wake_.notify_all();
+    gone_.wait(lock, [this] { return alive_ == 0; });
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      ++idle_;
+      wake_.wait_for(lock, 10s, [this] { return ended_ || !jobs_.empty(); });
+      --idle_;
+      if (jobs_.empty()) break;
+      std::function<void()> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      job();
+      lock.lock();
+    }
+    --alive_;
+    gone_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_, gone_;
+  std::deque<std::function<void()>> jobs_;
+  std::size_t idle_ = 0, alive_ = 0;
+  bool ended_ = false;
+};
+
 class Service {
  public:
   Service(const LoadedModel& model, const GenerationModel& generation, const ServerOptions& options)
       : model_(model),
         options_(options),
         scheduler_(generation, options.limits),
+        chat_(has_chat_template(model.chat_files(), model.chat_where())),
         started_(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())) {}
 
   Scheduler& scheduler() { return scheduler_; }
@@ -153,9 +211,17 @@ class Service {
     get("/health", true, [](httplib::Response& response) {
       response.set_content("{\"status\":\"ok\"}\n", "application/json");
     });
+    get("/", true, [](httplib::Response& response) {
+      response.set_header("Content-Security-Policy", kPagePolicy);
+      response.set_content(kPage.data(), kPage.size(), "text/html; charset=utf-8");
+    });
     get("/v1/models", false, [this](httplib::Response& response) {
-      const Json model = {
-          {"id", options_.name}, {"object", "model"}, {"created", started_}, {"owned_by", "focus"}};
+      const Json model = {{"id", options_.name},
+                          {"object", "model"},
+                          {"created", started_},
+                          {"owned_by", "focus"},
+                          {"max_model_len", model_.decoder->config().max_position_embeddings},
+                          {"focus", {{"attention", options_.attention}, {"chat", chat_}}}};
       response.set_content(json_text(Json{{"object", "list"}, {"data", {model}}}) + "\n",
                            "application/json");
     });
@@ -177,9 +243,7 @@ class Service {
       response.set_content(ApiError(status, "", what).body(), "application/json");
     });
     server.set_keep_alive_max_count(1 << 20);
-    const std::size_t threads =
-        static_cast<std::size_t>(options_.limits.slots + options_.limits.waiting + kSpareThreads);
-    server.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
+    server.new_task_queue = [] { return new Workers; };
     // httplib's own would let two servers share a port.
     server.set_socket_options([this](int socket) {
       const int yes = 1;
@@ -225,16 +289,17 @@ class Service {
     bool fits = true;
     if (request.is_multipart_form_data())
       throw ApiError(400, "", "the body is a form; expected JSON");
+    const auto end = std::chrono::steady_clock::now() + kMostTime;
     const bool whole = reader([&](const char* data, std::size_t size) {
       fits = body.size() + size <= kMostBytes;
       if (fits) body.append(data, size);
-      return fits;
+      return fits && std::chrono::steady_clock::now() < end;
     });
     if (!fits || response.status == 413) throw ApiError(413, "", too_large());
     if (!whole) throw ApiError(400, "", "the body ended early, or is not encoded as it says");
     require_key(request);
     auto running = std::make_shared<Running>(read_api_request(chat, body, model_),
-                                             model_.require_tokenizer(), options_.name);
+                                             model_.require_tokenizer(), options_);
     running->submit(scheduler_);
     const bool stream = running->request().stream;
     response.set_chunked_content_provider(stream ? "text/event-stream" : "application/json",
@@ -270,9 +335,18 @@ class Service {
   const LoadedModel& model_;
   const ServerOptions& options_;
   Scheduler scheduler_;
+  const bool chat_;  // it has a template
   const std::int64_t started_;
   int socket_ = -1;  // that listens
 };
+
+/// Descriptors for kMostConnections, where the system gives them.
+void allow_connections() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = std::max(files.rlim_cur, std::min<rlim_t>(files.rlim_max, 2 * kMostConnections));
+  setrlimit(RLIMIT_NOFILE, &files);
+}
 
 }  // namespace
 
@@ -291,6 +365,7 @@ void serve(const LoadedModel& model, const GenerationModel& generation,
         "choose others with --host and --port",
         options.host, options.port);
   service.await_many();
+  allow_connections();
   install_stop_signals();
   fmt::print("{} at http://{}:{}/v1\n", options.name, options.host, port);
   std::fflush(stdout);

@@ -11,7 +11,7 @@ namespace focus::app {
 struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 8080;                // 0: any that is free
-  std::string name;               // of the model, for clients
+  std::string name, attention;    // of the model, for clients
   std::vector<std::string> keys;  // one of them comes with each request; none: without a key
   Scheduler::Limits limits = {.slots = 4, .waiting = 64, .undo = 256};
 };

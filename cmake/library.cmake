@@ -44,7 +44,19 @@ if(FOCUS_SANITIZE)
     # As clang does it: a library of a test's may be loaded before the sanitizers' then.
     target_link_options(focus_options INTERFACE -static-libasan -static-libubsan)
   endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # GCC 12 finds it in its own <regex> there.
+    target_compile_options(focus_options INTERFACE -Wno-maybe-uninitialized)
+  endif()
 endif()
+
+# focus_embed(<file> <name>): the text of a file as a constant, which a source includes as <file>.inc.
+function(focus_embed path name)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${path})
+  file(READ ${PROJECT_SOURCE_DIR}/${path} text)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/embedded.inc.in
+    ${PROJECT_BINARY_DIR}/generated/${path}.inc @ONLY)
+endfunction()
 
 # focus_unity(<size> <folder>): the folder's sources are compiled <size> at a time (what each of them
 # instantiates from the same headers is most of the compiler's work).

@@ -22,6 +22,17 @@ focus_test(stores_golden_tests
   SOURCES golden/stores_golden_test.cpp
   NEEDS apps
   LABELS golden)
+# focus serve as browsers see it, and as many clients of all kinds do, for some seconds.
+find_package(Python3 COMPONENTS Interpreter)
+if(HTTPLIB_FOUND AND Python3_FOUND)
+  set(server_tests ${PROJECT_SOURCE_DIR}/tests/apps/server)
+  add_test(NAME serve_page COMMAND ${Python3_EXECUTABLE} ${server_tests}/page.py
+    $<TARGET_FILE:focus_program>)
+  add_test(NAME serve_clients COMMAND ${Python3_EXECUTABLE} ${server_tests}/clients.py
+    $<TARGET_FILE:focus_program> 10)
+  set_tests_properties(serve_page serve_clients PROPERTIES
+    LABELS cli SKIP_RETURN_CODE 77 ENVIRONMENT "${focus_test_environment}")
+endif()
 foreach(name cli_tests reference_tests stores_golden_tests)
   add_dependencies(${name} focus_program)
 endforeach()

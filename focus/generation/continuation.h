@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -31,8 +32,12 @@ struct Generated {
   Index computed_tokens = 0;                   // prompt and new ones that went through the model
   Index passes = 0;                            // behind the prompt's
   Index drafted_tokens = 0, right_tokens = 0;  // that Speculation guessed; that were drawn then
-  std::optional<std::size_t> cache_bytes;      // only with a cache
-  std::optional<double> keys_read;             // SequenceCache::share_read()
+  double tokens_per_pass() const {
+    return static_cast<double>(passes + right_tokens) /
+           static_cast<double>(std::max<Index>(1, passes));
+  }
+  std::optional<std::size_t> cache_bytes;  // only with a cache
+  std::optional<double> keys_read;         // SequenceCache::share_read(), behind the prompt
   /// Where they were asked for: of the prompt's tokens but the first, and of the new ones, with
   /// that which ended the text. They are the model's own, before temperature, penalty and bias.
   std::vector<TokenLogprob> prompt_logprobs, logprobs;

@@ -30,7 +30,7 @@ Scheduler::Scheduler(const GenerationModel& model, const Limits& limits)
     slots_.push_back({decoder_.cache(model.mode, model.cache, limits.undo)});
     if (model.drafting)
       slots_.back().speculation =
-          std::make_unique<Speculation>(decoder_, *model.drafting, *model.cache);
+          std::make_unique<Speculation>(decoder_, *model.drafting, *model.cache, limits.undo);
   }
 }
 
@@ -188,24 +188,24 @@ std::vector<std::int32_t> Scheduler::draft(Slot& slot, Index most) const {
   return drafts;
 }
 
-/// The next tokens of some slots, at most so many of each, as rows of one pass, behind one token
-/// also drafts; then those whose tokens are all computed draw.
+/// The next tokens of some slots, at most so many of each, as rows of one pass, behind the token of
+/// one slot alone also drafts (rows of several slots share the weights already); then those whose
+/// tokens are all computed draw.
 void Scheduler::pass(const std::vector<Slot*>& slots, Index most) {
   std::vector<CachedDecoder::Part> parts;
   std::vector<std::vector<std::int32_t>> ids(slots.size());
   std::vector<Index> first_draws;  // of each slot, of the rows that draw
   Tensor logits;
-  Index draws = 0, room = Speculation::kMostRows - std::ssize(slots);
+  Index draws = 0;
   double start = now();
   try {
     for (std::size_t i = 0; i < slots.size(); ++i) {
       Slot& slot = *slots[i];
       const auto next = std::span(slot.job->text.ids()).subspan(slot.cache.size());
       ids[i].assign(next.begin(), next.begin() + std::min<Index>(std::ssize(next), most));
-      if (most == 1) {
-        const std::vector<std::int32_t> drafts = draft(slot, room);
+      if (most == 1 && slots.size() == 1) {
+        const std::vector<std::int32_t> drafts = draft(slot, Speculation::kMostRows - 1);
         ids[i].insert(ids[i].end(), drafts.begin(), drafts.end());
-        room -= std::ssize(drafts);
       }
       parts.push_back({.cache = &slot.cache, .ids = ids[i], .also = slot.also()});
     }
@@ -242,12 +242,12 @@ void Scheduler::pass(const std::vector<Slot*>& slots, Index most) {
     const Index rows = first_draws[i + 1] - first_draws[i];
     if (rows > 0)
       draw(*slots[i], logits.span().subspan(first_draws[i] * logits.cols(), rows * logits.cols()),
-           std::span(ids[i]).last(rows - 1), seconds);
+           std::span(ids[i]).last(rows - 1), slots.size() == 1 ? seconds : 0);
   }
 }
 
 /// Draws a token, and those behind it as long as a draft was right; what was wrong is taken back.
-/// logits [drafts + 1, vocab_size], of a pass that took so many seconds
+/// logits [drafts + 1, vocab_size], of a pass of this slot alone that took so many seconds, or 0
 void Scheduler::draw(Slot& slot, std::span<Real> logits, std::span<const std::int32_t> drafts,
                      double seconds) {
   Job& job = *slot.job;
@@ -255,6 +255,7 @@ void Scheduler::draw(Slot& slot, std::span<Real> logits, std::span<const std::in
   const double start = now();
   const std::size_t vocab_size = logits.size() / (drafts.size() + 1);
   const bool prompt = made.ids.empty();
+  if (prompt) slot.cache.count_anew();  // earlier texts' and the prompt's are not the answer's
   try {
     std::size_t right = 0;
     if (job.text.options().max_new_tokens == 0) {
@@ -267,7 +268,7 @@ void Scheduler::draw(Slot& slot, std::span<Real> logits, std::span<const std::in
       }
     }
     if (right < drafts.size()) slot.truncate(std::ssize(job.text.ids()) - 1);
-    if (slot.speculation && !prompt)
+    if (slot.speculation && !prompt && seconds > 0)
       slot.speculation->note(std::ssize(drafts), static_cast<Index>(right), seconds);
     made.drafted_tokens += std::ssize(drafts);
     made.right_tokens += static_cast<Index>(right);

@@ -22,6 +22,8 @@ class SequenceCache {
   /// The share of the keys before the tokens decoded one at a time that was read (mean
   /// over layers); 1 where there was none.
   double share_read() const;
+  /// share_read() is of the tokens from here on.
+  void count_anew() { keys_read_ = keys_held_ = 0; }
   /// Forgets all tokens.
   void clear();
   /// Takes back all tokens but the first `tokens`, as if they had never come. Throws where a cache

@@ -26,9 +26,9 @@ constexpr Index kLongestMatch = 16, kShortestMatch = 2;
 
 }  // namespace
 
-Speculation::Speculation(CachedDecoder& decoder, const Drafting& by, CacheDtype dtype)
+Speculation::Speculation(CachedDecoder& decoder, const Drafting& by, CacheDtype dtype, Index undo)
     : decoder_(decoder), by_(by), wait_(kFirstWait) {
-  if (by.attention) cache_.emplace(decoder.cache(*by.attention, dtype, kUndo));
+  if (by.attention) cache_.emplace(decoder.cache(*by.attention, dtype, std::max(undo, kUndo)));
 }
 
 void Speculation::note(Index drafts, Index right, double seconds) {

@@ -26,8 +26,8 @@ class Speculation {
   /// Rows of a pass at most: each has the bits that it has alone (packed::kFewRows).
   static constexpr Index kMostRows = 8;
 
-  /// The decoder must outlive it.
-  Speculation(CachedDecoder& decoder, const Drafting& by, CacheDtype dtype);
+  /// The decoder must outlive it. `undo`: of CachedDecoder::cache(), at least.
+  Speculation(CachedDecoder& decoder, const Drafting& by, CacheDtype dtype, Index undo);
 
   /// What takes the text's keys and values too (CachedDecoder::Part::also); null: nothing does.
   SequenceCache* also() { return cache_ ? &*cache_ : nullptr; }

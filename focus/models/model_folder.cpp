@@ -11,7 +11,7 @@
 namespace focus {
 namespace {
 
-#include "focus/models/modeling_focus.inc"
+#include "focus/models/modeling_focus.py.inc"
 
 namespace fs = std::filesystem;
 using Shapes = std::vector<std::pair<std::string, Shape>>;

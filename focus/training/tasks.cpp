@@ -24,13 +24,13 @@ void require_prompt(const LoadedModel& model, const std::vector<std::int32_t>& p
          model.where, positions);
 }
 
-std::optional<Drafting> drafting_of(const TextOptions& options, const AttentionSpec& spec,
+std::optional<Drafting> drafting_of(const TextOptions& options, const ActiveAttention& active,
                                     const LoadedModel& model) {
   const std::string& by = options.speculate;
   if (by.empty()) return std::nullopt;
-  if (spec.kind != AttentionKind::dense || !options.cached)
+  if (active.label().kind != AttentionKind::dense || !options.cached)
     fail("speculate {}: drafts are for dense attention with a cache, not for {}", by,
-         options.cached ? spec.name() : "generation without one");
+         options.cached ? active.name() : "generation without one");
   if (by == "ngram") return Drafting{};
   const AttentionSpec drafts =
       attention_to_generate(by == "groups" ? "summary" : by, model, "speculate");
@@ -80,20 +80,24 @@ GenerationModel generation_model(const LoadedModel& model, const ActiveAttention
   std::optional<CacheDtype> cache;
   if (options.cached && active.mechanism() == nullptr)
     cache = options.cache_dtype.value_or(exact ? CacheDtype::float32 : CacheDtype::float16);
-  return generation_model(model, active.mode(), cache);
+  GenerationModel generation = generation_model(model, active.mode(), cache);
+  generation.drafting = drafting_of(options, active, model);
+  return generation;
+}
+
+AttentionSpec attention_to_generate(const TextOptions& options, const LoadedModel& model,
+                                    const std::string& where) {
+  const bool dense = options.attention.empty() && !options.speculate.empty();
+  return attention_to_generate(dense ? "dense" : options.attention, model, where);
 }
 
 GeneratedText generate(LoadedModel& model, const std::vector<std::int32_t>& prompt,
                        const TextOptions& options, const OnText& on_text) {
   options.generation.sampling.validate();
   require_prompt(model, prompt);
-  const bool dense = options.attention.empty() && !options.speculate.empty();
-  const AttentionSpec spec =
-      attention_to_generate(dense ? "dense" : options.attention, model, "attention");
-  const std::optional<Drafting> drafting = drafting_of(options, spec, model);
+  const AttentionSpec spec = attention_to_generate(options, model, "attention");
   const ActiveAttention active(model, spec);
-  GenerationModel with = generation_model(model, active, options);
-  with.drafting = drafting;
+  const GenerationModel with = generation_model(model, active, options);
   if (const std::string line = fit_notice(model, std::ssize(prompt));
       !line.empty() && spec.kind != AttentionKind::dense)
     notice("{}", line);

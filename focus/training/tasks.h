@@ -55,6 +55,9 @@ struct GeneratedText : Generated {
   std::optional<CacheDtype> cache_dtype;  // only with a cache
 };
 
+/// The attention of a text; errors begin with `where`.
+AttentionSpec attention_to_generate(const TextOptions& options, const LoadedModel& model,
+                                    const std::string& where);
 /// The model for a Scheduler, with the attention that is on, which must stay on. Throws
 /// std::runtime_error where it cannot generate.
 GenerationModel generation_model(const LoadedModel& model, const ActiveAttention& active,

@@ -121,7 +121,7 @@ TEST(ApiRequest, WhatIsWrongIsSaidInALine) {
 
 TEST(ApiAnswer, LogProbabilitiesOfEveryToken) {
   const ApiRequest request = read(R"("echo": true, "logprobs": 1)");
-  const ApiAnswer answer(request, *model().tokenizer, "tiny");
+  const ApiAnswer answer(request, *model().tokenizer, "tiny", "hard:2");
   Generated made;
   made.ids = {'c', 'd'};
   made.text = "cd";
@@ -140,6 +140,11 @@ TEST(ApiAnswer, LogProbabilitiesOfEveryToken) {
       "text_offset": [0, 1, 2, 3]})"));
   EXPECT_EQ(json["usage"], Json::parse(R"({"prompt_tokens": 2, "completion_tokens": 2,
       "total_tokens": 4, "prompt_tokens_details": {"cached_tokens": 1}})"));
+  EXPECT_EQ(choice["focus"], Json::parse(R"({"attention": "hard:2", "density": null,
+      "prompt_tokens_per_second": 0.0, "tokens_per_second": 0.0, "tokens_per_pass": 0.0})"));
+  made.passes = 1;
+  made.keys_read = 0.25;
+  EXPECT_EQ(Json::parse(answer.whole({&made, 1}))["choices"][0]["focus"]["density"], 0.25);
   made.stop = "positions";
   EXPECT_EQ(Json::parse(answer.whole({&made, 1}))["choices"][0]["finish_reason"], "length");
 }

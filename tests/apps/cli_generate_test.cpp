@@ -108,6 +108,21 @@ TEST(CliGenerate, DrawsFollowTheSeed) {
   EXPECT_EQ(ids("--temperature 1.5 --top-k 1"), ids({}));
 }
 
+TEST(CliGenerate, TakesWhatARequestTakes) {
+  const auto text = [](const Words& more) {
+    return cli().figures(generate(more)).at("text").get<std::string>();
+  };
+  const std::string greedy = text({}), part = greedy.substr(10, 3);
+  EXPECT_EQ(text({"--stop", "never there", "--stop", part}), greedy.substr(0, greedy.find(part)));
+  EXPECT_EQ(text("--temperature 1.5 --min-p 1"), greedy);
+  EXPECT_NE(text("--temperature 1.5 --min-p 0"), greedy);
+  EXPECT_EQ(text("--logit-bias 65=100 --logit-bias 66=-100"), std::string(30, 'A'));
+  expect_refused(generate({"--stop", ""}), {"--stop", "empty"});
+  expect_refused(generate("--min-p 2"), {"min_p", "2"});
+  for (const char* word : {"65", "=1", "65=", "65=hot", "65=101", "65=nan", "257=1", "-1=1"})
+    expect_refused(generate({"--logit-bias", word}), {"--logit-bias", word});
+}
+
 TEST(CliGenerate, WithoutAFocusItIsDense) {
   EXPECT_EQ(cli().figures(generate({})).at("attention"), "dense");
   EXPECT_EQ(cli().figures(generate({})).at("keys_read"), 1.0);

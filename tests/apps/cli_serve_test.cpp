@@ -53,8 +53,10 @@ std::string error_of(const HttpAnswer& answer) {
 }
 
 TEST(CliServe, ItsTextsAreThoseOfGenerate) {
-  for (const Words& with : {Words(""), Words("--adapter {keys} --attention summary:1"),
-                            Words("--adapter {adapter} --attention hard:2")}) {
+  for (const Words& with :
+       {Words(""), Words("--adapter {keys} --attention summary:1"),
+        Words("--adapter {adapter} --attention hard:2"), Words("--speculate ngram"),
+        Words("--adapter {keys} --speculate groups")}) {
     const Server server(Words("{base}") + with);
     const auto json = cli().figures(Words("generate {base} --max-new-tokens 30") + with +
                                     Words{"--prompt", "Once upon a"});
@@ -74,6 +76,10 @@ TEST(CliServe, ItsTextsAreThoseOfGenerate) {
       EXPECT_EQ(answer.json()["usage"]["prompt_tokens"], 11);
       EXPECT_EQ(answer.json()["usage"]["completion_tokens"], 30);
     }
+    const nlohmann::json figures = answers[3].json()["choices"][0]["focus"];
+    EXPECT_EQ(figures["attention"], json["attention"]);
+    EXPECT_EQ(figures["density"], json["keys_read"]);
+    EXPECT_GT(figures["tokens_per_second"], 0.0);
     const ProcessResult result = server.end();
     EXPECT_EQ(result.status, 0) << result.err;
     expect_parts(result.out, {"model.h5 at http://127.0.0.1:" + std::to_string(server.port)});
@@ -111,6 +117,7 @@ TEST(CliServe, AStreamHasTheSameTextAndEndsWithDone) {
   EXPECT_EQ(logprobs.size(), 31u);
   EXPECT_TRUE(logprobs[0].is_null());
   EXPECT_EQ(last["usage"]["completion_tokens"], 20);
+  EXPECT_TRUE(contains(streamed.body, R"("focus":{"attention":"dense","density":1.0)"));
 }
 
 TEST(CliServe, PromptLogProbabilitiesAreThoseOfScore) {
@@ -204,6 +211,11 @@ TEST(CliServe, BadRequestsGetTheirStatusAndOpenAIsError) {
   noise.read("}}");
   EXPECT_EQ(server.get("/health").body, "{\"status\":\"ok\"}\n");
   EXPECT_EQ(server.get("/v1/models").json()["data"][0]["id"], "model.h5");
+  EXPECT_EQ(server.get("/v1/models").json()["data"][0]["max_model_len"], 64);
+  const HttpAnswer page = server.get("/");
+  EXPECT_TRUE(page.body.starts_with("<!DOCTYPE html>") && page.body.ends_with("</html>\n"));
+  EXPECT_TRUE(contains(page.head, "text/html; charset=utf-8") &&
+              contains(page.head, "Content-Security-Policy: default-src 'none'"));
 }
 
 TEST(CliServe, ClientsThatHangUpFreeTheirSlots) {
@@ -247,6 +259,7 @@ TEST(CliServe, AKeyIsAskedFor) {
   EXPECT_EQ(status("Authorization: Bearer two\r\n"), 200);
   write_text(file, "\n\n");
   expect_refused(words("serve {base} --api-key-file {}", file), {file, "no key"});
+  expect_refused("serve {base} --speculate groups", {"speculate summary"});
   expect_refused(words("serve {base} --port {}", std::to_string(server.port)),
                  {"cannot listen on 127.0.0.1", "--port"});
   expect_refused("serve {base} --host 203.0.113.7 --port 0", {"203.0.113.7", "--host"});

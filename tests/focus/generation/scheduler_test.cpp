@@ -79,6 +79,35 @@ TEST(Scheduler, TextsTogetherAreThoseThatEachIsAlone) {
       }
 }
 
+TEST(Scheduler, ATextThatIsAloneHasDrafts) {
+  for (const AttentionSpec& drafts : cached_modes()) {
+    if (drafts.kind == AttentionKind::dense) continue;
+    Generating of;
+    std::vector<Generated> expected;
+    for (const Asked& asked : several())
+      expected.push_back(alone(of.with, asked.prompt, asked.options));
+    of.with.drafting = Drafting{drafts, 4};
+    Scheduler scheduler(of.with, {.slots = 3, .waiting = 9, .undo = 64});
+    std::vector<Scheduler::Ticket> tickets;
+    for (const Asked& asked : several())
+      tickets.push_back(*scheduler.submit(asked.prompt, asked.options));
+    Index drafted = 0, right = 0;
+    for (std::size_t i = 0; i < tickets.size(); ++i) {
+      const Generated made = finished(scheduler, tickets[i]);
+      EXPECT_EQ(made.ids, expected[i].ids) << drafts.name();
+      drafted += made.drafted_tokens;
+      right += made.right_tokens;
+    }
+    EXPECT_TRUE(drafted > 0 && right > 0 && right <= drafted) << drafts.name();
+    // What drafts keep can be taken back as far as what they are for.
+    Ids next = several()[4].prompt;
+    next.insert(next.end(), expected[4].ids.begin(), expected[4].ids.end() - 12);
+    next.push_back(1);
+    Scheduler::Ticket ticket = *scheduler.submit(next, {.max_new_tokens = 5});
+    EXPECT_EQ(finished(scheduler, ticket).reused_tokens, std::ssize(next) - 1) << drafts.name();
+  }
+}
+
 TEST(Scheduler, TextsWithoutACacheAreTheReference) {
   for (const AttentionSpec& mode : cached_modes()) {
     Generating of(mode);
