@@ -21,7 +21,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kRequest = "request";
 constexpr std::int64_t kMostTokens = 1 << 27, kMostTop = 20, kMostStops = 16;
-constexpr Index kDefaultTokens = 16;  // of a completion, as OpenAI has it
+constexpr Index kMostTokenBytes = 256;  // as a mean of a text
+constexpr Index kDefaultTokens = 16;    // of a completion, as OpenAI has it
 
 constexpr std::array<std::string_view, 17> kFields = {"model",
                                                       "max_tokens",
@@ -142,6 +143,19 @@ void read_logprobs(const JsonView& request, bool chat, GenerationOptions& option
   });
 }
 
+/// A text that has more bytes than so many tokens can be is refused before it becomes tokens, which
+/// would take long.
+const std::string& require_short(const std::string& text, const LoadedModel& model,
+                                 const std::string& where) {
+  const Index positions = model.decoder->config().max_position_embeddings;
+  if (std::ssize(text) > positions * kMostTokenBytes)
+    throw ApiError(400, "context_length_exceeded",
+                   fmt::format("{}: the text has {} bytes, but the model takes {} tokens; "
+                               "shorten it",
+                               where, text.size(), positions));
+  return text;
+}
+
 std::vector<std::int32_t> read_ids(const JsonView& list, const LoadedModel& model) {
   std::vector<std::int32_t> ids;
   for (std::size_t i = 0; i < list.array_size(); ++i)
@@ -154,13 +168,15 @@ std::vector<std::int32_t> read_ids(const JsonView& list, const LoadedModel& mode
 std::vector<std::vector<std::int32_t>> read_prompts(const JsonView& prompt,
                                                     const LoadedModel& model) {
   const nlohmann::json& json = prompt.json();
-  if (json.is_string()) return {model.prompt_ids(prompt.string(), prompt.where())};
+  const auto ids_of = [&](const JsonView& text) {
+    return model.prompt_ids(require_short(text.string(), model, text.where()), text.where());
+  };
+  if (json.is_string()) return {ids_of(prompt)};
   if (prompt.array_size() > 0 && json[0].is_number()) return {read_ids(prompt, model)};
   std::vector<std::vector<std::int32_t>> all;
   for (std::size_t i = 0; i < prompt.array_size(); ++i) {
     const JsonView one = prompt.item(i);
-    all.push_back(one.json().is_string() ? model.prompt_ids(one.string(), one.where())
-                                         : read_ids(one, model));
+    all.push_back(one.json().is_string() ? ids_of(one) : read_ids(one, model));
   }
   return all;
 }
@@ -192,8 +208,9 @@ std::vector<std::int32_t> chat_prompt_ids(const JsonView& request, const LoadedM
   ChatVariables variables;
   with(request, "chat_template_kwargs",
        [&](const JsonView& field) { variables.others = Json(field.object()); });
-  return chat_ids(model,
-                  chat_prompt(model, read_messages(request.at("messages")), std::move(variables)));
+  const JsonView messages = request.at("messages");
+  const std::string prompt = chat_prompt(model, read_messages(messages), std::move(variables));
+  return chat_ids(model, require_short(prompt, model, messages.where()));
 }
 
 void require_room(const ApiRequest& request, const LoadedModel& model) {

@@ -6,6 +6,7 @@
 #ifdef FOCUS_SERVER
 #include <fmt/format.h>
 #include <httplib.h>
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
@@ -28,6 +29,8 @@ constexpr std::size_t kMostBytes = 16 << 20;  // of a body
 constexpr auto kLook = 200ms;                 // after which it is looked whether a client is there
 constexpr auto kMostTime = 60s;               // in which a body comes
 constexpr std::size_t kMostConnections = 4096;
+constexpr std::size_t kMostBytesAtOnce = 16 * kMostBytes;  // of all bodies
+constexpr std::size_t kLarge = 256 << 10;  // a body of which only one is read at a time
 /// The page loads nothing from elsewhere, and is part of no other page.
 constexpr const char* kPagePolicy =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
@@ -186,6 +189,27 @@ class Workers final : public httplib::TaskQueue {
   bool ended_ = false;
 };
 
+/// Bytes of bodies that are in memory, of which there are at most kMostBytesAtOnce.
+class Held {
+ public:
+  explicit Held(std::atomic<std::size_t>& all) : all_(all) {}
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() {
+    all_ -= bytes_;
+    // What it took goes back to the system: each thread's heap would keep it otherwise.
+    if (bytes_ >= kLarge) malloc_trim(0);
+  }
+  bool add(std::size_t bytes) {
+    bytes_ += bytes;
+    return (all_ += bytes) <= kMostBytesAtOnce;
+  }
+
+ private:
+  std::atomic<std::size_t>& all_;
+  std::size_t bytes_ = 0;
+};
+
 class Service {
  public:
   Service(const LoadedModel& model, const GenerationModel& generation, const ServerOptions& options)
@@ -285,21 +309,24 @@ class Service {
   void generate(bool chat, const httplib::Request& request, httplib::Response& response,
                 const httplib::ContentReader& reader) {
     // Read first: what is left of a body would be taken for the next request.
+    Held held(bytes_);
     std::string body;
-    bool fits = true;
+    bool fits = true, room = true;
     if (request.is_multipart_form_data())
       throw ApiError(400, "", "the body is a form; expected JSON");
     const auto end = std::chrono::steady_clock::now() + kMostTime;
     const bool whole = reader([&](const char* data, std::size_t size) {
       fits = body.size() + size <= kMostBytes;
-      if (fits) body.append(data, size);
-      return fits && std::chrono::steady_clock::now() < end;
+      room = held.add(size);
+      if (fits && room) body.append(data, size);
+      return fits && room && std::chrono::steady_clock::now() < end;
     });
     if (!fits || response.status == 413) throw ApiError(413, "", too_large());
+    if (!room) throw ApiError(503, "server_busy", "too many large requests; try again later");
     if (!whole) throw ApiError(400, "", "the body ended early, or is not encoded as it says");
     require_key(request);
-    auto running = std::make_shared<Running>(read_api_request(chat, body, model_),
-                                             model_.require_tokenizer(), options_);
+    auto running =
+        std::make_shared<Running>(read(chat, body), model_.require_tokenizer(), options_);
     running->submit(scheduler_);
     const bool stream = running->request().stream;
     response.set_chunked_content_provider(stream ? "text/event-stream" : "application/json",
@@ -312,6 +339,12 @@ class Service {
                                               return false;
                                             }
                                           });
+  }
+
+  ApiRequest read(bool chat, const std::string& body) {
+    if (body.size() < kLarge) return read_api_request(chat, body, model_);
+    const std::lock_guard lock(large_);
+    return read_api_request(chat, body, model_);
   }
 
   std::string metrics() const {
@@ -338,6 +371,8 @@ class Service {
   const bool chat_;  // it has a template
   const std::int64_t started_;
   int socket_ = -1;  // that listens
+  std::atomic<std::size_t> bytes_ = 0;
+  std::mutex large_;
 };
 
 /// Descriptors for kMostConnections, where the system gives them.

@@ -110,13 +110,14 @@ TEST(ApiRequest, WhatIsWrongIsSaidInALine) {
         R"("messages": [{"role": "user", "content": 1}])", R"("prompt": "a")",
         R"("messages": [{"role": "user", "content": [{"type": "image_url"}]}])"})
     EXPECT_THROW(read(fields, true), ApiError) << fields;
-  try {
-    read_api_request(false, Json({{"prompt", std::string(129, 'a')}}).dump(), model());
-    ADD_FAILURE();
-  } catch (const ApiError& error) {
-    EXPECT_EQ(error.code, "context_length_exceeded");
-    EXPECT_EQ(Json::parse(error.body())["error"]["code"], "context_length_exceeded");
-  }
+  for (const int size : {129, 40'000}) try {
+      read_api_request(false, Json({{"prompt", std::string(size, 'a')}}).dump(), model());
+      ADD_FAILURE();
+    } catch (const ApiError& error) {
+      EXPECT_EQ(error.code, "context_length_exceeded");
+      EXPECT_EQ(Json::parse(error.body())["error"]["code"], "context_length_exceeded");
+      EXPECT_EQ(std::string(error.what()).find("bytes") != std::string::npos, size == 40'000);
+    }
 }
 
 TEST(ApiAnswer, LogProbabilitiesOfEveryToken) {
