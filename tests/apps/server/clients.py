@@ -226,7 +226,6 @@ def storm(server, asked, seconds, seed):
         source = random.Random(f"{seed}-{number}")
         while time.monotonic() < end and not wrong and server.process.poll() is None:
             kind = source.choices(range(len(kinds)), weights)[0]
-            state = source.getstate()
             try:
                 kinds[kind](source)
                 counts[kind] += 1
@@ -235,7 +234,6 @@ def storm(server, asked, seconds, seed):
                     wrong.append(f"kind {kind}, thread {number}: {error!r}")
             except Exception as error:  # noqa: BLE001
                 wrong.append(f"kind {kind}, thread {number}: {error!r}")
-            del state
 
     threads = [threading.Thread(target=run, args=(n,)) for n in range(THREADS)]
     for one in threads:
