@@ -22,6 +22,7 @@
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/utf8.h"
+#include "focus/training/tasks.h"
 
 namespace focus::app {
 namespace {
@@ -329,18 +330,7 @@ std::vector<std::string> split_adapters(const std::string& word) {
 
 LoadedModel ModelOptions::load(WeightUse use) const {
   const Progress reading({.label = "reading " + base, .inner = true});
-  LoadedModel model = load_model(base, tokenizer, precision, use);
-  model.bos = bos;
-  load_adapters(split_adapters(adapter), model);
-  if (!tokenizer.empty()) model.adapter_chat.reset();  // the user has chosen
-  return model;
-}
-
-std::optional<LoadedModel> ModelOptions::load_reference(const std::string& path) const {
-  if (path.empty()) return std::nullopt;
-  LoadedModel reference = load_model(path, tokenizer, precision);
-  reference.bos = bos;
-  return reference;
+  return open(base, {split_adapters(adapter), tokenizer, bos, precision, use});
 }
 
 void add_attention_option(CLI::App& app, std::vector<std::string>& words, const std::string& help) {

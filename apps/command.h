@@ -159,8 +159,6 @@ struct ModelOptions {
   void add_to(CLI::App& app, const std::vector<std::string>& left_out = {});
   /// Loads the model and attaches the adapter.
   LoadedModel load(WeightUse use = WeightUse::frozen) const;
-  /// A model that this one is compared with, read in the same way; nothing if `path` is empty.
-  std::optional<LoadedModel> load_reference(const std::string& path) const;
 };
 
 /// Without --context windows are as long as those that the model's groups were fitted on.

@@ -253,8 +253,7 @@ class CompareRunner {
       EvalSettings settings = eval.settings;
       settings.attentions.clear();
       settings.examples = outcome.config.data.examples;
-      Words options = options_of(settings);
-      if (eval.far > 0) options = options + Words{"--far", fmt::format("{}", eval.far)};
+      const Words options = options_of(settings);
       if (const auto figures = evaluate(outcome, "eval", split, Words{"--text"} + texts, options,
                                         fingerprint_of_texts(texts)))
         outcome.evaluation.emplace_back(split, figures->texts.value());

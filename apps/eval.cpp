@@ -28,8 +28,7 @@ struct EvalArguments {
   ModelOptions options;
   EvalSettings settings;
   std::vector<std::string> paths;
-  std::string json, reference, recall, html;
-  Index far = 0;  // tokens of short context; 0: no long-range tokens
+  std::string json, recall, html;
   bool with_speed = false;
   Ranks* ranks = &one_process();  // that share the work
 };
@@ -60,28 +59,23 @@ void write_evaluation_page(const EvalArguments& o, const EvaluationFile& figures
   write_file_durably(o.html, std::string_view(report.html()));
 }
 
-/// A window that no text fills would give the figures of a shorter one under its name, and a short
-/// text has no long-range tokens. Texts cut by --separator or --max-tokens are short on purpose.
+/// A window that no text fills would give the figures of a shorter one under its name. Texts cut by
+/// --separator or --max-tokens are short on purpose.
 void refuse_short(const std::vector<EvalText>& texts, const EvalArguments& o) {
   const auto longest =
       std::ranges::max_element(texts, {}, [](const EvalText& text) { return text.ids.size(); });
   const auto tokens = static_cast<Index>(longest->ids.size());
-  if (o.far > 0 && tokens < o.far + 2)
-    fail("{}: {} tokens, so no token has more than {} before it: give more text or a smaller --far",
-         longest->name, tokens, o.far);
   if (longest->is_example || !o.settings.separator.empty() || o.settings.max_tokens > 0) return;
   if (tokens < o.settings.context)
     fail("{}: {} tokens do not fill a window of {}: give more text or a shorter context",
          longest->name, tokens, o.settings.context);
 }
 
-/// Prints a table of the rows, and of long-range tokens where these are asked for.
+/// Prints a table of the rows.
 TextEvaluation evaluate_texts(LoadedModel& model, const EvalArguments& o) {
   const EvalSettings settings = o.settings.for_model(model);
   const std::vector<EvalText> texts = read_texts(model, Texts::of_files(o.paths), settings);
   refuse_short(texts, o);
-  std::optional<LoadedModel> reference = o.options.load_reference(o.reference);
-  if (reference) require_comparable(*reference, model);  // before hours of rows
 
   const Tokenizer& tokenizer = model.require_tokenizer();
   TextEvaluation figures{.documents = static_cast<std::int64_t>(texts.size()),
@@ -102,27 +96,13 @@ TextEvaluation evaluate_texts(LoadedModel& model, const EvalArguments& o) {
        {positions_notice(model, settings.context), fit_notice(model, settings.context)})
     if (!notice.empty()) spdlog::info("{}", notice);
   DenseReference dense;
-  const bool by_token = o.far > 0 || !o.html.empty();
-  std::vector<RowLosses> losses;
   for_each_attention(model, settings, "eval", [&](const AttentionSpec& spec, auto&& done) {
-    TokenLosses tokens;
-    Row& row = figures.rows.emplace_back(evaluate(model, spec, texts, settings,
-                                                  {.progress = done,
-                                                   .dense = &dense,
-                                                   .losses = by_token ? &tokens : nullptr,
-                                                   .ranks = o.ranks}));
-    if (!by_token) return;
-    row.by_position = losses_by_position(tokens);
-    losses.push_back({row.attention, std::move(tokens)});
+    figures.rows.push_back(evaluate(model, spec, texts, settings,
+                                    {.progress = done, .dense = &dense, .ranks = o.ranks}));
   });
   fmt::print("\ncontext {}, stride {}, precision {}\n{}", settings.context, settings.stride,
              name_of(o.options.precision), plain_text(row_table(figures.rows), 2));
   print_legend(model);
-  if (o.far > 0) {
-    figures.far = measure_far(model, texts, settings, {.context = o.far}, std::move(losses),
-                              *o.ranks, reference ? &*reference : nullptr);
-    fmt::print("\n{}\n{}", far_legend(*figures.far), plain_text(far_table(*figures.far), 2));
-  }
   if (!o.with_speed)
     for (Row& row : figures.rows) row.tokens_per_second.reset();
   return figures;
@@ -130,8 +110,6 @@ TextEvaluation evaluate_texts(LoadedModel& model, const EvalArguments& o) {
 
 /// All that was asked for, in this order; of several processes the first one prints and writes.
 void evaluate_all(const CLI::App& app, EvalArguments& o) {
-  if (o.far > 0 && o.paths.empty()) fail("--far needs --text");
-  if (!o.reference.empty() && o.far == 0) fail("--reference needs --far");
   only_rank_zero_prints(*o.ranks);
   LoadedModel model = first_before_others(*o.ranks, [&] { return o.options.load(); });
   take_fitted_context(app, model, o.settings);
@@ -159,14 +137,7 @@ void add_options_of_eval(CLI::App& app, EvalArguments& o) {
       config_fields(o.settings)[0].help +
           "; default: dense, focus, and the attention that the model was trained with");
   add_settings(app, without(config_fields(o.settings), {"attentions"}));
-  app.add_option("--reference", o.reference,
-                 "with --far: model that defines the long-range tokens (default: the model's own "
-                 "dense attention)");
-  app.add_option("--far", o.far,
-                 "loss on long-range tokens: those that dense attention predicts better, by 0.5 "
-                 "nats, than the same model with this many tokens of context")
-      ->check(CLI::Range(Index{1}, Index{1} << 22));
-  app.add_option("--html", o.html, "HTML page with tables, charts and the loss by position");
+  app.add_option("--html", o.html, "HTML page with tables and charts");
   app.add_option("--json", o.json, kJsonHelp);
   app.add_flag("--json-speed", o.with_speed,
                "add tokens_per_second to the JSON, which is reproducible without it");

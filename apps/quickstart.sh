@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # From a clean clone to the main job: installs packages, builds, writes the built-in text, trains a
 # small model on it from scratch, adds two kinds of groups to the frozen result, and compares dense
-# attention, windows, soft and hard attention and summary tokens: on all tokens, on long-range tokens,
-# and on words to be copied. At most ten minutes on two cores; a second run starts from the beginning.
+# attention, windows, soft and hard attention and summary tokens: on all tokens and on words to be
+# copied. At most ten minutes on two cores; a second run starts from the beginning.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . apps/packages.sh
@@ -27,7 +27,7 @@ mixed=(--kind copy --keys 12 --distance 0 --share 0.97)
 "$focus" train configs/quickstart/focus.yaml
 "$focus" fit "$out/base/model.h5" --text "$out/mixed.txt" --out "$out/keys.h5" --context 256 \
   --num-groups 8 --local-window 32 --block 8
-measure=(--text "$out/unseen.txt" --context 256 --stride 128 --far 40
+measure=(--text "$out/unseen.txt" --context 256 --stride 128
   --recall copy:keys=12:distance=0:documents=40)
 "$focus" eval "$out/base/model.h5" --adapter "$out/focus/focus.h5" "${measure[@]}" \
   --attention dense,local,sink_window:32:sinks=1,soft,hard:1,hard:2 --json "$out/tokens.json"

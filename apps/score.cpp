@@ -8,7 +8,7 @@ namespace focus::app {
 
 int run_score(Arguments arguments) {
   ModelOptions options;
-  std::string file, out, attention, compared;
+  std::string file, out, attention;
   ScoreOptions scoring;
   bool overwrite = false;
   CLI::App app(
@@ -22,9 +22,6 @@ int run_score(Arguments arguments) {
       ->required();
   add_one_attention(app, attention);
   add_settings(app, config_fields(scoring));
-  app.add_option("--reference", compared,
-                 "model whose dense attention the scores are compared with, such as the base of a "
-                 "LoRA: adds kl to the answers");
   app.add_flag("--overwrite", overwrite, "replace --out if it exists");
   parse_arguments(app, arguments);
 
@@ -33,11 +30,9 @@ int run_score(Arguments arguments) {
   LoadedModel model = options.load();
   const AttentionSpec spec = one_attention(attention, model);
   const std::string title = ActiveAttention(model, spec).title();
-  std::optional<LoadedModel> reference = options.load_reference(compared);
   ScoringWork work;
   const std::vector<ScoreAnswer> answers =
-      answer_requests(model, spec, requests, scoring, reference ? &*reference : nullptr,
-                      share_bar("score " + title), &work);
+      answer_requests(model, spec, requests, scoring, share_bar("score " + title), &work);
   std::string lines;
   Index tokens = 0, cut = 0;
   for (std::size_t i = 0; i < answers.size(); ++i) {

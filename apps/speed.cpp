@@ -225,23 +225,22 @@ int run_speed(Arguments arguments) {
   CLI::App app(
       "Compares full causal attention with hard or summary Focus attention on random q, k and v of "
       "one sequence, interleaved. Times a model's decoding with --decode, training steps with "
-      "--step "
-      "(add --help for their options). The time of Focus attention includes sorting by group and "
+      "--step (add --help for their options). The time of Focus attention includes sorting by "
+      "group and "
       "the local window; the groups are computed before, and that time is reported separately. "
       "GFLOP/s counts 4 head_dim operations per attended pair and head, and 2.5 times that for "
       "backward. The ideal speed-up is the number of all pairs divided by that of attended pairs.",
       "focus speed");
   app.add_option("--lengths", lengths, "tokens, one run each (default 512 to 16384)")
       ->delimiter(',');
-  std::vector<std::string> attentions = {"hard:1"};
-  add_attention_option(
-      app, attentions,
-      "attention to compare with dense: hard:2 (default hard:1), hard:2:gate=keep; hard:1,soft "
-      "adds soft attention; summary:2 times groups of keys");
-  add_settings(app, without(config_fields(options), {"top_k", "hard_gate", "soft"}));
+  std::string attention = "hard:1";
+  add_attention_option(app, attention,
+                       "attention to compare with dense: hard:2 (default hard:1), "
+                       "hard:2:gate=keep; summary:2 times groups of keys");
+  add_settings(app, without(config_fields(options), {"top_k", "hard_gate"}));
   app.add_option("--json", json, kJsonHelp);
   parse_arguments(app, arguments);
-  options.read_attentions(attentions, "--attention");
+  options.read_attention(attention, "--attention");
   options.validate();
   for (const Index length : lengths)
     check(length > 0, "--lengths must be positive, not {}", length);

@@ -19,7 +19,7 @@ struct TokenizerArguments {
   std::string tokenizer, text, out;
   std::vector<std::string> texts;
   BpeTrainerOptions training;
-  bool overwrite = false, special = false;
+  bool overwrite = false;
 };
 
 /// The words of all texts, counted.
@@ -62,8 +62,7 @@ void train_bpe(const TokenizerArguments& o) {
   write_file_durably(file, std::string_view(trainer.tokenizer_json(model)));
   if (static_cast<std::int32_t>(model.tokens.size()) < o.training.vocab_size) {
     fmt::print(stderr,
-               "notice: {} tokens instead of {}: no other pair occurs {} times; give more text or "
-               "a smaller --min-frequency\n",
+               "notice: {} tokens instead of {}: no other pair occurs {} times; give more text\n",
                model.tokens.size(), o.training.vocab_size, o.training.min_frequency);
   }
   fmt::print("{}: {} tokens, {} merges, from {} words, {} of them distinct\n", file.string(),
@@ -78,8 +77,7 @@ std::string read_input(const std::string& path) {
 void encode_text(const TokenizerArguments& o) {
   const auto tokenizer = open_tokenizer(o.tokenizer);
   const std::string text = read_input(o.text);
-  const Ids ids = o.special ? tokenizer->encode_with_special(text) : tokenizer->encode(text);
-  fmt::print("{}\n", fmt::join(ids, " "));
+  fmt::print("{}\n", fmt::join(tokenizer->encode(text), " "));
 }
 
 void decode_ids(const TokenizerArguments& o) {
@@ -124,10 +122,6 @@ int run_tokenizer(Arguments arguments) {
       ->type_name(kFolder)
       ->required();
   train
-      .add_option("--min-frequency", o.training.min_frequency,
-                  "smallest count of a pair that is merged")
-      ->capture_default_str();
-  train
       .add_option("--special", o.training.special_token,
                   "special token with id 0; it ends a document in a text")
       ->capture_default_str();
@@ -136,8 +130,6 @@ int run_tokenizer(Arguments arguments) {
   CLI::App& encode = *app.add_subcommand("encode", "prints the token ids of a text");
   add_tokenizer(encode, o);
   encode.add_option("--text", o.text, "text file; standard input by default");
-  encode.add_flag("--special", o.special,
-                  "add the special tokens that the tokenizer specifies, such as BOS");
 
   CLI::App& decode = *app.add_subcommand("decode", "prints the text of token ids");
   add_tokenizer(decode, o);

@@ -41,16 +41,16 @@ imported() {
 }
 
 # Short documents for the first stage, whose windows hold several of them.
-corpus echo_recall --kind recall --keys 2,3,4 --asked 4 --distance 0 --documents 12000 --seed 11
-corpus echo_copy --kind copy --keys 2,3,4,5 --distance 0 --documents 12000 --seed 13
+questions echo_recall --kind recall --keys 2,3,4 --asked 4 --distance 0 --documents 12000 --seed 11
+questions echo_copy --kind copy --keys 2,3,4,5 --distance 0 --documents 12000 --seed 13
 # 1.4 million tokens for the second stage, each document shorter than a window.
-corpus short_recall --kind recall --keys 2,3,4,8,16 --asked 3 --distance 0,64 --documents 7000 --seed 11
-corpus short_copy --kind copy --keys 4,8,14 --distance 0,64 --documents 5000 --seed 12
-corpus short_lookup --kind lookup --keys 3,6 --distance 0,64 --documents 3000 --seed 13
+questions short_recall --kind recall --keys 2,3,4,8,16 --asked 3 --distance 0,64 --documents 7000 --seed 11
+questions short_copy --kind copy --keys 4,8,14 --distance 0,64 --documents 5000 --seed 12
+questions short_lookup --kind lookup --keys 3,6 --distance 0,64 --documents 3000 --seed 13
 # A tenth of the tokens of the novels, 10.3 million.
-corpus recall --kind recall --keys 8,16,26,64 --asked 2 --distance 0,256,1000,2000 --documents 900 --seed 21
-corpus copy --kind copy --keys 10,20,40,80 --distance 0,256,1000,2000 --documents 600 --seed 22
-corpus lookup --kind lookup --keys 8,16,24 --distance 0,256,1000,2000 --documents 400 --seed 23
+questions recall --kind recall --keys 8,16,26,64 --asked 2 --distance 0,256,1000,2000 --documents 900 --seed 21
+questions copy --kind copy --keys 10,20,40,80 --distance 0,256,1000,2000 --documents 600 --seed 22
+questions lookup --kind lookup --keys 8,16,24 --distance 0,256,1000,2000 --documents 400 --seed 23
 corpus tales --documents 300 --seed 24
 third=$(some "$short_novels")
 # Passages of the novels of the first two stages, the same number of each.

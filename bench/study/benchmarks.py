@@ -6,7 +6,7 @@
 
 RUNS is the folder of a finished comparison. A row for each task, run (all its seeds) and attention: acc and acc_norm, for
 lambada last_word_perplexity; the share of pairs beyond the local window and of items without such pairs; and beside the
-dense attention of the base on the same items same_choice, log_prob_distance, kl over the choices' tokens, and paired
+dense attention of the base on the same items same_choice, log_prob_distance, and paired
 differences. NAME_error: standard error over items. Dense attention of the base itself has nothing beside it.
 """
 
@@ -207,7 +207,7 @@ def figures(task, items, answers, dense=None):
     """A row's columns from the answers, one for each choice of each item; `dense` are the base's."""
     own = [item_figures(task, one, a) for one, a in zip(items, by_item(items, answers))]
     samples = {"acc": [f["acc"] for f in own], "acc_norm": None, "last_word_perplexity": None, "same_choice": None,
-               "log_prob_distance": None, "kl": None, "acc_against_dense": None, "acc_norm_against_dense": None,
+               "log_prob_distance": None, "acc_against_dense": None, "acc_norm_against_dense": None,
                "log_prob_of_right_against_dense": None}
     normalised = task not in ("lambada", "truthfulqa_mc1")
     if normalised:
@@ -218,8 +218,6 @@ def figures(task, items, answers, dense=None):
         samples["same_choice"] = [float(f["choice"] == b["choice"]) for f, b in both]
         samples["log_prob_distance"] = [total(abs(p - q) for p, q in zip(f["logs"], b["logs"])) / len(f["logs"])
                                         for f, b in both]
-        kl = [[k for a in of for k in a["kl"]] for of in by_item(items, answers)]
-        samples["kl"] = [total(of) / len(of) for of in kl]
         samples["acc_against_dense"] = [f["acc"] - b["acc"] for f, b in both]
         if normalised:
             samples["acc_norm_against_dense"] = [f["acc_norm"] - b["acc_norm"] for f, b in both]
@@ -260,7 +258,7 @@ def rows_of(o, model, columns):
         for attention in model["attentions"]:
             is_base = attention == "dense" and not model["changed"]
             answers, title = dense if is_base else score(o.program, [
-                *model["words"], "--attention", attention, *options, "--reference", model["base"]], requests, model["kept"])
+                *model["words"], "--attention", attention, *options], requests, model["kept"])
             name, _, routing = title.partition(", ")
             yield {**columns, "task": task, "file": str(path), "attention": name, "routing": routing or "-",
                    **figures(task, items, answers, None if is_base else dense[0])}

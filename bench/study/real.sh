@@ -146,11 +146,10 @@ benchmarks() {
   done
 }
 
-# Groups of keys of two seeds in an unseen novel: what is in them, and whether another seed finds the same.
+# Groups of keys in an unseen novel: what is in them.
 groups() {
   fitted k16_seed1 --num-groups 16 --seed 1
-  fitted k16_seed2 --num-groups 16 --seed 2
-  "$focus" groups "$model" --adapter out/real/fits/k16_seed1.h5 --against out/real/fits/k16_seed2.h5 \
+  "$focus" groups "$model" --adapter out/real/fits/k16_seed1.h5 \
     --text "${unseen%%,*}" --max-tokens 8192 --context 2048 --out out/real/groups --overwrite
 }
 
@@ -176,6 +175,13 @@ for question in "$@"; do
     length | groups | benchmarks | paper_form) "$question" ;;
     retrieval)
       xzcat "${unseen%%,*}" >out/real/haystack.txt
+      # asks NAME OPTION...: 2,000, 8,000 or 28,000 bytes between facts and questions.
+      asks() {
+        python3 bench/study/documents.py --questions "out/real/$1.jsonl" --distance 2000,8000,28000 "${@:2}"
+      }
+      asks people --kind lookup --keys 8 --documents 16
+      asks needle --kind lookup --keys 1 --documents 24 --haystack out/real/haystack.txt
+      asks chain --kind chain --keys 3 --documents 12
       compare "$question" "data.train=[${several%,}]"  # its questions are its texts
       ;;
     adaptation_search) compare "$question" "data.train=[${several%,}]" "eval.valid=[$chosen_on]" ;;

@@ -16,7 +16,7 @@ mkdir -p "$out/texts" "$figures"
 # corpus NAME LENGTH OPTION...: documents of LENGTH bytes without separators, so that each training window is one
 # document.
 corpus() {
-  "$focus" corpus --overwrite --out "$out/texts/$1.txt" --separator "" --length "$2" "${@:3}"
+  python3 bench/study/documents.py --out "$out/texts/$1.txt" --separator "" --length "$2" "${@:3}"
 }
 
 base() {
@@ -58,9 +58,9 @@ groups() {
 
 # The questions, on unseen documents: keys by distance, keys by number, 200 letters and spaces by distance.
 questions() {
-  for distance in 0 64 128 256 400; do echo "distance_$distance recall:keys=8:distance=$distance:documents=30"; done
-  for keys in 4 8 16 26 64; do echo "keys_$keys recall:keys=$keys:distance=128:documents=25"; done
-  for distance in 0 128 256; do echo "copy_$distance copy:keys=40:distance=$distance:documents=10"; done
+  for distance in 0 64 128 256 400; do echo "distance_$distance recall --keys 8 --distance $distance --documents 30"; done
+  for keys in 4 8 16 26 64; do echo "keys_$keys recall --keys $keys --distance 128 --documents 25"; done
+  for distance in 0 128 256; do echo "copy_$distance copy --keys 40 --distance $distance --documents 10"; done
 }
 
 # evaluate NAME ADAPTER|- SPEC,SPEC...: density and loss on documents like those of the table, then the answers.
@@ -71,7 +71,9 @@ evaluate() {
   "$focus" eval "${model[@]}" --text "$out/texts/unseen.txt" --context 768 --stride 768 --against dense \
     --json "$figures/$1.pairs.json"
   while read -r name question; do
-    "$focus" eval "${model[@]}" --recall "$question:length=768:seed=100" --json "$figures/$1.$name.json"
+    # shellcheck disable=SC2086
+    python3 bench/study/documents.py --kind $question --length 768 --questions "$out/texts/$name.jsonl"
+    "$focus" eval "${model[@]}" --recall "$out/texts/$name.jsonl" --json "$figures/$1.$name.json"
   done < <(questions)
 }
 

@@ -127,11 +127,10 @@ phases=("${short[@]}" two_phase.phase1_steps=100 two_phase.lr=0.0005 two_phase.w
 # evaluate NAME MODEL ATTENTION CONTEXT [--flag value...]: unseen novels, and answers at a distance of 500 tokens.
 evaluate() {
   "$focus" eval --bos always "$2" --attention "$3" --text "$hound" "$albany" --context "$4" --stride "$(($4 / 2))" \
-    --max-tokens 40000 --far 64 --recall "recall:keys=8:distance=1600:documents=40" --json "$out/$1.json" "${@:5}"
+    --max-tokens 40000 --recall "recall:keys=8:distance=1600:documents=40" --json "$out/$1.json" "${@:5}"
 }
 
-# over_lengths NAME ADAPTER ATTENTIONS, by_position NAME ADAPTER ATTENTIONS: B3 with an adapter on unseen novels, at four
-# lengths, and at 8,192 tokens by the position of a token in its window.
+# over_lengths NAME ADAPTER ATTENTIONS: B3 with an adapter on unseen novels, at four lengths.
 b3_on_novels() {
   "$focus" eval --bos always "$bases/b3/model.h5" --adapter "$2" --attention "$3" --text "$hound" "$albany" \
     --max-tokens 32769 "${@:4}"
@@ -143,10 +142,6 @@ over_lengths() {
   done
   python3 bench/study/join_lengths.py "$out/length_$1"_{1024,2048,4096,8192}.json >"$out/rows/length_$1.json"
 }
-by_position() {
-  b3_on_novels "$@" --context 8192 --stride 4096 --html "$out/position_$1.html" --json "$out/rows/position_$1.json"
-}
-
 # over_lengths_keys NAME ATTENTIONS [--flag value...]: with groups of keys, fitted with these flags.
 over_lengths_keys() {
   [ -f "$out/length_$1.h5" ] ||
@@ -178,8 +173,6 @@ length() {
     fi
     over_lengths "tokens$suffix" "$tokens/focus.h5" "soft,hard:1,hard:2"
   done
-  by_position keys_32 "$out/length_keys_32.h5" "dense,sink_window:256,$(selection 4)"
-  by_position keys_128 "$out/length_keys_128.h5" "$(selection 16)"
   python3 bench/study/tables.py "$out/rows" length
 }
 
@@ -204,10 +197,10 @@ speed() {
   done
 }
 
-# The paper's retrofit with K=8, its checkpoints, and a second seed; groups in an unseen novel.
+# The paper's retrofit with K=8; its groups in an unseen novel.
 stability() {
   local seed
-  for seed in 1 2; do
+  for seed in 1; do
     [ -e "$out/stability/$seed/focus.h5" ] ||
       "$focus" train configs/paper/retrofit.yaml "$llama" "data.train=[$novels/train]" "data.valid=[$garden]" threads=1 \
         data.document_eos=false \
@@ -215,8 +208,7 @@ stability() {
         optim.warmup_steps=20 checkpoint_every=100 checkpoint_keep=100 eval_every=200 eval_windows=8 --overwrite
   done
   "$focus" groups "$data/models/stories260K" --adapter "$out/stability/1/focus.h5" --text "$treasure" --context 256 \
-    --max-tokens 8192 --checkpoints "$out/stability/1" --against "$out/stability/2/focus.h5" \
-    --out "$out/stability/groups" --overwrite
+    --max-tokens 8192 --out "$out/stability/groups" --overwrite
 }
 
 for part; do
@@ -256,17 +248,20 @@ for part; do
       small "$part" "$config" "$part" 256 focus.local_window=32 "${stories_on_novels[@]}" eval.max_tokens=8000
       python3 bench/study/tables.py "$out/rows" "$part" --runs "$out/$part/runs"
       ;;
-    top_k | token_selection | routing_dim)
+    top_k | token_selection)
       small "$part" "configs/paper/$part.yaml" paper 256 focus.local_window=32 "${stories_on_novels[@]}" "${short[@]}"
       ;;
+    routing_dim)
+      small "$part" "$config" paper 256 focus.local_window=32 "${stories_on_novels[@]}" "${short[@]}"
+      ;;
     num_groups | temperature | sinkhorn_iters)
-      small "$part" "configs/paper/$part.yaml" paper 256 focus.local_window=32 "${stories_on_novels[@]}" "${phases[@]}"
+      small "$part" "$config" paper 256 focus.local_window=32 "${stories_on_novels[@]}" "${phases[@]}"
       ;;
     two_groups)
-      small "$part" "configs/paper/$part.yaml" paper 512 "${stories_on_novels[@]}" "${short[@]}" steps=100
+      small "$part" "$config" paper 512 "${stories_on_novels[@]}" "${short[@]}" steps=100
       ;;
     local_window)
-      small "$part" "configs/paper/$part.yaml" paper 512 "${stories_on_novels[@]}" "${phases[@]}" steps=100 \
+      small "$part" "$config" paper 512 "${stories_on_novels[@]}" "${phases[@]}" steps=100 \
         two_phase.phase1_steps=50
       ;;
     forgetting_small)  # r=4 on these two matrices has 5,120 parameters, Focus 5,440
@@ -292,9 +287,9 @@ for part; do
       ;;
     bases)  # B1 and B2 beside themselves without distance, and beside twins that were trained with a window
       evaluate b1 "$bases/b1/model.h5" "dense,window:32,sink_window:32" 2048
-      evaluate b1_window "$bases/b1_window/model.h5" trained 2048 --reference "$bases/b1/model.h5"
+      evaluate b1_window "$bases/b1_window/model.h5" trained 2048
       evaluate b2 "$bases/b2/model.h5" "dense,window:32,sink_window:32" 1024
-      evaluate b2_window "$bases/b2_window/model.h5" trained 1024 --reference "$bases/b2/model.h5"
+      evaluate b2_window "$bases/b2_window/model.h5" trained 1024
       ;;
     in_domain_search)
       compare "$part" "$config" "$part" "data.train=[$novels/train]" "data.valid=[$almayer]" "eval.valid=[$almayer]"

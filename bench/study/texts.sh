@@ -19,6 +19,13 @@ corpus() {
     mv "$texts/$1.partial" "$texts/$1.txt"
   fi
 }
+# questions NAME OPTION...: documents of documents.py.
+questions() {
+  if [ ! -f "$texts/$1.txt" ]; then
+    python3 bench/study/documents.py --out "$texts/$1.partial" "${@:2}"
+    mv "$texts/$1.partial" "$texts/$1.txt"
+  fi
+}
 
 # echoes NAME NOVEL,NOVEL... COUNT LENGTH,LENGTH...: passages, COUNT of each novel, of one of these numbers of letters,
 # each repeated once or twice.

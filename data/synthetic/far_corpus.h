@@ -26,15 +26,11 @@ struct AskedDocument {
 
 /// What a built-in document asks for.
 enum class CorpusKind {
-  tales,   // invented people, needed far below (corpus.h)
+  tales,   // invented people, needed far below
   recall,  // keys with a digit each, "b7 k3 z1"; then each key again, in another order (MQAR)
-  copy,    // words of letters drawn at random; then the same words again
-  lookup,  // people and where they live, in sentences; then questions about half of them
-  chain    // two chains of people, each living with the one before; then where the last ones live
+  copy     // words of letters drawn at random; then the same words again
 };
-constexpr auto enum_names(CorpusKind) {
-  return enum_list("tales", "recall", "copy", "lookup", "chain");
-}
+constexpr auto enum_names(CorpusKind) { return enum_list("tales", "recall", "copy"); }
 
 /// Built-in texts whose answers lie far back: between facts and questions are
 /// sentences that have nothing to do with it.
@@ -44,47 +40,28 @@ struct FarCorpusOptions {
   std::uint64_t seed = 1;
   std::vector<std::int64_t> keys = {8};
   std::vector<std::int64_t> distance = {64};
-  std::int64_t asked = 1;
-  std::int64_t length = 0;
   double share = 1;
-  std::string haystack = {};
 
   template <class F>
   void visit(F&& f) {
     f("kind", kind,
       "tales; recall: keys with one digit each, then each key again; copy: random words, then the "
-      "same words again; lookup: sentences about where people live, then questions about half of "
-      "them; chain: people who each live with the one before, in two chains, then where the last "
-      "ones live");
+      "same words again");
     f("documents", documents, "documents", {1, 1e9});
     f("seed", seed, "random seed; another seed gives other documents");
-    f("keys", keys,
-      "keys of recall, words of copy, people of lookup and of each chain; from a list each "
-      "document draws one",
+    f("keys", keys, "keys of recall, words of copy; from a list each document draws one",
       {1, 4096});
     f("distance", distance,
-      "least number of bytes of other sentences between fact and question (of a chain in equal "
-      "parts after each sentence); from a list each document draws one",
-      {0, 1 << 24});
-    f("asked", asked,
-      "how often each key of recall is asked, in a new random order each time; a larger value "
-      "makes a larger share of the text predictable",
-      {1, 4096});
-    f("length", length,
-      "bytes of every document, padded at the front with other sentences; with an empty separator "
-      "and a context of the same size each training window is one document; 0: no padding",
+      "least number of bytes of other sentences between fact and question; from a list each "
+      "document draws one",
       {0, 1 << 24});
     f("share", share, "share of documents of this kind; the others are tales", {0, 1});
-    f("haystack", haystack,
-      "text file whose passages, from a random paragraph on, are the other sentences (a needle in "
-      "a haystack); empty: built-in sentences");
   }
 };
 
 /// The same documents for the same options on every platform; the first n of a longer corpus are
 /// the shorter corpus. Tales ask nothing that is marked. Throws std::invalid_argument where an
-/// option is out of range or a document is longer than `length`, std::runtime_error where the
-/// haystack cannot be read (read_document_file()).
+/// option is out of range.
 std::vector<AskedDocument> generate_far_documents(const FarCorpusOptions& options);
 
 /// Texts with the separator between them.

@@ -72,7 +72,7 @@ std::vector<Balance> balances_of(const AttentionSpec& spec, Balance trained,
 bool same(const AttentionSpec& a, const AttentionSpec& b) {
   return a.kind == b.kind && a.top_k == b.top_k && a.balance == b.balance && a.gate == b.gate &&
          a.summary == b.summary && a.m_by_layer == b.m_by_layer && a.w_by_layer == b.w_by_layer &&
-         !a.settings && !b.settings && a.layers == b.layers;
+         !a.settings && !b.settings;
 }
 
 /// A spec of Focus, as what it lists.
@@ -129,9 +129,6 @@ void check_focus(const AttentionSpec& spec, const LoadedModel& model, const std:
 /// Throws where a spec does not fit the model's layers, or asks for a mechanism that it has not.
 void check_fits(const AttentionSpec& spec, const LoadedModel& model, const std::string& where) {
   const Index layers = model.decoder->config().num_hidden_layers;
-  if (!spec.layers.empty() && spec.layers.back() >= layers)
-    fail("{} {}: layer {}, but {} has {} layers, counted from 0", where, spec.word(),
-         spec.layers.back(), model.where, layers);
   for (const auto& [key, numbers] :
        {std::pair("m_by_layer", &spec.m_by_layer), std::pair("w_by_layer", &spec.w_by_layer)})
     if (!numbers->empty() && static_cast<Index>(numbers->size()) != layers)
@@ -172,10 +169,7 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
       add(spec);
       continue;
     }
-    for (AttentionSpec& one : resolve_focus(spec, model.focus()->config(), balance)) {
-      one.layers = spec.layers;
-      add(one);
-    }
+    for (const AttentionSpec& one : resolve_focus(spec, model.focus()->config(), balance)) add(one);
   }
   return list;
 }
@@ -185,8 +179,7 @@ std::vector<AttentionSpec> resolve_attentions(const std::vector<AttentionSpec>& 
 AttentionSpec parse_attention(const std::string& word, const std::string& where) {
   std::vector<std::string> parts = split_word(word, ':');
   const std::string here = fmt::format("{} {}", where, shown(word));
-  AttentionSpec spec{.kind = kind_named(parts[0]), .layers = take_numbers(parts, "layers", here)};
-  std::ranges::sort(spec.layers);
+  AttentionSpec spec{.kind = kind_named(parts[0])};
   if (spec.kind == AttentionKind::hard) spec.top_k = 1;
   if (spec.kind == AttentionKind::summary) {
     spec.m_by_layer = take_numbers(parts, "m_by_layer", here);
@@ -236,8 +229,6 @@ AttentionSpec attention_to_generate(const std::string& word, const LoadedModel& 
     fail("{} {}: soft attention reads every key; generate with dense, hard:K, summary:M or local",
          where, word);
   spec = resolve_attention(spec, model, where);
-  if (!spec.layers.empty())
-    fail("{} {}: generation uses one attention in all layers; leave out layers=", where, word);
   if (spec.balance == Balance::sequence)
     fail(
         "{}: with sequence balance a token's groups depend on later tokens, so it cannot generate; "
@@ -255,8 +246,7 @@ AttentionSpec own_attention(const LoadedModel& model) {
       config);
 }
 
-ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec)
-    : mode_{.layers = spec.layers} {
+ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec) {
   if (spec.needs_focus()) {
     changed_ = model.focus();
     check(changed_ != nullptr, "{}: has no Focus for {} attention", model.where, spec.word());
@@ -277,14 +267,6 @@ ActiveAttention::ActiveAttention(LoadedModel& model, const AttentionSpec& spec)
     mechanism_ = made_.get();
   }
   counted_ = mechanism_ != nullptr ? static_cast<Adapter*>(mechanism_) : changed_;
-  if (mode_.layers.empty() || dense_) return;
-  std::vector<AttentionMechanism> attached;
-  for (const Block& block : model.decoder->layers()) attached.push_back(block.self_attn.mechanism);
-  dense_.emplace(*model.decoder, AttentionMechanism{});
-  for (const Index layer : mode_.layers) {
-    const auto i = static_cast<std::size_t>(layer);
-    model.decoder->layers()[i].self_attn.mechanism = attached[i];
-  }
 }
 
 ActiveAttention::~ActiveAttention() {
@@ -292,9 +274,7 @@ ActiveAttention::~ActiveAttention() {
 }
 
 std::string ActiveAttention::name() const {
-  std::string everywhere = mechanism_ != nullptr ? mechanism_->name() : mode_.name();
-  if (mode_.layers.empty()) return everywhere;
-  return fmt::format("{} in layer {}", everywhere, fmt::join(mode_.layers, "+"));
+  return mechanism_ != nullptr ? mechanism_->name() : mode_.name();
 }
 
 AttentionLabel ActiveAttention::label() const {

@@ -26,7 +26,6 @@
 //   sink_window:128, quest:4, moba:2, oracle:32, random_groups:4, indexer:32
 //                          another mechanism of the table of kinds   sparq:32:rank=16
 // A word is a name, then settings behind colons: KEY=VALUE, or the value of the first key alone.
-// Behind any of them layers=0+3 means these layers alone; the others are dense then.
 namespace focus {
 
 /// "a", "b" and "" of "a:b:".

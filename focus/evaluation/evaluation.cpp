@@ -1,10 +1,8 @@
 #include "focus/evaluation/evaluation.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <numbers>
 
 #include "autograd/base/check.h"
@@ -129,7 +127,6 @@ struct Score {
 struct WindowScores {
   Score score = {};
   AttentionCounts counts = {};
-  std::vector<double> nats = {};      // of each scored token
   std::vector<Score> documents = {};  // of all pieces: each text alone
   double comparing = 0;  // seconds that this process took for what is of dense attention
 
@@ -137,19 +134,16 @@ struct WindowScores {
     std::vector<double> list = {score.nats, static_cast<double>(score.tokens), score.kl,
                                 score.difference, score.difference_squares};
     append_numbers(counts, list);
-    list.insert(list.end(), nats.begin(), nats.end());
     return list;
   }
-  /// Adds to `of_text` and `all_counts` what such numbers say; the rest of them are `nats`.
-  static std::span<const double> add(std::span<const double> list, Score& of_text,
-                                     AttentionCounts& all_counts) {
+  /// Adds to `of_text` and `all_counts` what such numbers say.
+  static void add(std::span<const double> list, Score& of_text, AttentionCounts& all_counts) {
     of_text += Score{.nats = list[0],
                      .tokens = static_cast<std::int64_t>(list[1]),
                      .kl = list[2],
                      .difference = list[3],
                      .difference_squares = list[4]};
-    list = list.subspan(5);
-    return list.subspan(add_numbers(list, all_counts));
+    add_numbers(list.subspan(5), all_counts);
   }
 };
 
@@ -160,10 +154,9 @@ WindowScores score_windows(Decoder& decoder, const EvalText& text, std::span<con
   const WindowBatch batch = batch_of(text, windows);
   if (batch.rows.empty()) return {};
   const Tensor hidden = scored_rows(decoder, batch);
-  WindowScores all{.score = {.tokens = static_cast<std::int64_t>(batch.rows.size())},
-                   .nats = decoder.cross_entropy_rows(hidden, batch.targets)};
+  WindowScores all{.score = {.tokens = static_cast<std::int64_t>(batch.rows.size())}};
   Score& score = all.score;
-  const std::vector<double>& nats = all.nats;
+  const std::vector<double> nats = decoder.cross_entropy_rows(hidden, batch.targets);
   for (const double of_token : nats) score.nats += of_token;
   if (!std::isfinite(score.nats))
     fail(
@@ -234,7 +227,6 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
         score_windows(decoder, *pieces[i].text, pieces[i].windows,
                       options.against != Against::none ? dense : nullptr, pass.lora);
     if (active != nullptr) scores.counts = active->stop_counting();
-    if (pass.losses == nullptr) scores.nats.clear();
     all.comparing += scores.comparing;
     mine.push_back(scores.numbers());
     if (pass.progress)
@@ -244,19 +236,10 @@ WindowScores evaluate_pieces(Decoder& decoder, std::span<const EvalText> texts,
   std::size_t next = 0;
   for (const EvalText& text : texts) {
     Score of_text{.bytes = text.bytes, .words = text.words};
-    for (; next < pieces.size() && pieces[next].text == &text; ++next) {
-      const auto nats = WindowScores::add(of_pieces[next], of_text, all.counts);
-      if (pass.losses == nullptr) continue;
-      pass.losses->nats.insert(pass.losses->nats.end(), nats.begin(), nats.end());
-      for (const Window& window : pieces[next].windows)
-        for_scored(text, window, [&](Index t) {
-          pass.losses->before.push_back(t);
-          pass.losses->token.push_back(pass.losses->tokens + window.begin + t - text.lead());
-        });
-    }
+    for (; next < pieces.size() && pieces[next].text == &text; ++next)
+      WindowScores::add(of_pieces[next], of_text, all.counts);
     all.score += of_text;
     all.documents.push_back(of_text);
-    if (pass.losses != nullptr) pass.losses->tokens += static_cast<Index>(text.ids.size());
   }
   return all;
 }
@@ -349,26 +332,6 @@ Row evaluate(LoadedModel& model, const AttentionSpec& attention, std::span<const
       nats.push_back(of_text.nats / static_cast<double>(of_text.tokens));
   set_counts(row, scores.counts, active.focus());
   return row;
-}
-
-std::vector<PositionLoss> losses_by_position(const TokenLosses& losses) {
-  std::map<Index, PositionLoss> buckets;
-  for (std::size_t i = 0; i < losses.nats.size(); ++i) {
-    const auto before = static_cast<std::uint64_t>(losses.before[i]);
-    const std::uint64_t power = std::bit_floor(before), width = power < 16 ? power : power / 4;
-    const auto from = static_cast<Index>(before - before % width);
-    PositionLoss& bucket = buckets[from];
-    bucket.from = from;
-    bucket.to = from + static_cast<Index>(width) - 1;
-    ++bucket.tokens;
-    bucket.nats_per_token += losses.nats[i];
-  }
-  std::vector<PositionLoss> list;
-  for (auto& [from, bucket] : buckets) {
-    bucket.nats_per_token /= static_cast<double>(bucket.tokens);
-    list.push_back(bucket);
-  }
-  return list;
 }
 
 std::optional<Leak> find_leak(const Decoder& decoder, Index context, std::int64_t cuts,

@@ -147,27 +147,6 @@ class DenseReference {
 /// Share of the work done, 0 to 1.
 using ShareDone = std::function<void(double)>;
 
-/// Scored tokens one by one: -log p, how many tokens of its window precede each, and which of
-/// all tokens of the texts, one after the other, it is.
-struct TokenLosses {
-  std::vector<double> nats = {};
-  std::vector<Index> before = {}, token = {};
-  Index tokens = 0;  // of the texts so far
-};
-
-/// Loss by the number of tokens before: from `from` to `to` tokens of its window.
-struct PositionLoss {
-  Index from = 1, to = 1;
-  std::int64_t tokens = 0;
-  double nats_per_token = 0;
-
-  void visit(auto&& f) { FOCUS_MEMBERS(f, from, to, tokens, nats_per_token); }
-};
-
-/// By the number of tokens before: 1, 2 to 3, 4 to 7 and so on, four buckets to each doubling from
-/// 16 on. Buckets without a token are left out.
-std::vector<PositionLoss> losses_by_position(const TokenLosses& losses);
-
 /// What an evaluation does beside its figures, and who shares it.
 struct EvalPass {
   ShareDone progress = {};
@@ -175,8 +154,6 @@ struct EvalPass {
   DenseReference* dense = nullptr;
   /// What `against` base leaves out; the overload of a LoadedModel finds it.
   LoraModel* lora = nullptr;
-  /// Each token's loss is appended, text after text.
-  TokenLosses* losses = nullptr;
   /// Each of them evaluates the same, computes its share of the windows, and has all figures in the
   /// end: those of one process, bit for bit.
   Ranks* ranks = &one_process();
@@ -204,7 +181,6 @@ struct Row {
   std::optional<std::vector<double>> nats_of_documents = {};               // of 2 to 1,000 texts
   std::optional<double> tokens_per_second = {};                            // scored
   std::optional<std::vector<std::pair<std::string, std::string>>> settings = {};  // of a baseline
-  std::optional<std::vector<PositionLoss>> by_position = {};
 
   void visit(auto&& f) {
     attention.visit(f);
@@ -212,7 +188,7 @@ struct Row {
                   nats_per_token, tokens_scored, pairs_attended, pairs_choosing, kl,
                   nats_against_dense, nats_against_dense_error, pairs_distant, largest_group,
                   largest_group_worst_layer, entropy, group_sizes, nats_of_documents,
-                  tokens_per_second, settings, by_position);
+                  tokens_per_second, settings);
   }
 };
 

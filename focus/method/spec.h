@@ -34,7 +34,6 @@ struct AttentionSpec {
   std::vector<Index> m_by_layer = {}, w_by_layer = {};  // of summary, where layers differ
   std::string mechanism = {};                           // a baseline's name in the table
   std::optional<AnySettings> settings = {};             // and its settings
-  std::vector<Index> layers = {};  // that attend so, the others densely; empty: all
 
   /// What a word of this kind may say by KEY=VALUE, the first also without KEY=.
   template <class F>

@@ -286,18 +286,6 @@ const Tokenizer& LoadedModel::require_tokenizer() const {
   return *tokenizer;
 }
 
-void require_comparable(const LoadedModel& reference, const LoadedModel& model) {
-  const ModelConfig& other = reference.decoder->config();
-  if (other.vocab_size != model.decoder->config().vocab_size ||
-      (reference.tokenizer != nullptr &&
-       reference.tokenizer->fingerprint() != model.require_tokenizer().fingerprint()))
-    fail("{}: its tokenizer differs from that of {}, so their predictions cannot be compared",
-         reference.where, model.where);
-  if (other.max_position_embeddings < model.decoder->config().max_position_embeddings)
-    fail("{}: {} positions, but {} has {}", reference.where, other.max_position_embeddings,
-         model.where, model.decoder->config().max_position_embeddings);
-}
-
 namespace {
 
 /// Whether weights take more than half of the memory: the system may have dropped what a layer
@@ -306,6 +294,12 @@ bool outgrow_memory(const TensorSource& source) {
   std::size_t bytes = 0;
   for (const TensorInfo& info : source.tensors()) bytes += bytes_of(info.dtype, info.size());
   return bytes > memory_limit() / 2;
+}
+
+bool has_block_matrix(const TensorSource& weights) {
+  return std::ranges::any_of(weights.tensors(), [](const TensorInfo& info) {
+    return info.shape.size() == 2 && in_blocks(info.dtype);
+  });
 }
 
 /// Reads an adapter for the model that it was made for, and attaches it.
@@ -320,14 +314,17 @@ void attach_saved(const SavedAdapter& saved, LoadedModel& model) {
 }  // namespace
 
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer,
-                       Precision precision, WeightUse use) {
+                       std::optional<Precision> precision, WeightUse use) {
   auto files = std::make_shared<ModelFiles>(open_model(path, tokenizer));
   LoadedModel model;
   model.where = files->where;
   model.tokenizer = std::move(files->tokenizer);
   model.decoder = std::make_unique<Decoder>(files->config);
   std::optional<Precision> frozen;
-  if (use == WeightUse::frozen) frozen = precision;
+  if (use == WeightUse::frozen)
+    frozen = precision                           ? *precision
+             : has_block_matrix(*files->weights) ? Precision::q8
+                                                 : Precision::float32;
   load_weights(*model.decoder, *files->weights, frozen);
   if (frozen && outgrow_memory(*files->weights)) model.decoder->read_ahead();
   model.files = files;

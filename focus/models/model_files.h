@@ -106,10 +106,6 @@ struct LoadedModel {
   mutable std::string fingerprint_;  // empty: not taken yet
 };
 
-/// Throws std::runtime_error where what a reference predicts cannot be held against the model's,
-/// token by token: another vocabulary or tokenizer, or fewer positions.
-void require_comparable(const LoadedModel& reference, const LoadedModel& model);
-
 /// A store, a Hugging Face folder or a GGUF file. `tokenizer`, where not empty, is loaded instead
 /// of the model's own. Throws std::runtime_error, one line.
 ModelFiles open_model(const std::filesystem::path& path, const std::string& tokenizer = "");
@@ -126,10 +122,12 @@ enum class WeightUse {
 
 /// From what open_model() takes. `tokenizer`, where not empty, is loaded instead of the
 /// model's own. A frozen model's matrices are mapped, and nothing of them is read here (with
-/// Precision::bf16 and q8 those that are stored otherwise are); such a
-/// model cannot be trained or written. Throws std::runtime_error, one line.
+/// Precision::bf16 and q8 those that are stored otherwise are); such a model cannot be trained or
+/// written. Without a precision: q8 where matrices are stored in GGML blocks, as llama.cpp
+/// multiplies them, else float32. Throws std::runtime_error, one line.
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer = "",
-                       Precision precision = Precision::float32, WeightUse use = WeightUse::frozen);
+                       std::optional<Precision> precision = Precision::float32,
+                       WeightUse use = WeightUse::frozen);
 
 /// Adds config, side files and tokenizer, where there is one, to a store.
 void write_model_head(StoreWriter& store, const ModelConfig& config, const Tokenizer* tokenizer,

@@ -4,7 +4,6 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
-#include "autograd/base/profile.h"
 #include "autograd/machine.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "data/text/format.h"
@@ -51,8 +50,6 @@ class Measurement {
     h_ = Variable(random_tensor({1, length, hidden_size}, rng_));
     config_.num_groups = o_.num_groups;
     layer_ = make_focus_layer(config_, hidden_size, rng_);
-    soft_gate_ = GateOptions::from(config_);
-    soft_gate_.local_window = o_.local_window;
     if (o_.summary) {
       check(length >= o_.num_groups,
             "attention speed: {} tokens for {} groups; give at least one token per group", length,
@@ -64,9 +61,6 @@ class Measurement {
   void dense() {
     attend([&] { return attention(q_, k_, v_, scaled()); });
   }
-  void soft() {
-    attend([&] { return gated_attention(q_, k_, v_, g_, scaled(), soft_gate_); });
-  }
   void find_groups() {
     const NoGrad guard;
     const Routing routing = route(h_, layer_, config_, Balance::sequence);
@@ -76,7 +70,8 @@ class Measurement {
   void hard() {
     g_.set_requires_grad(o_.backward);
     attend([&] {
-      GateOptions gate = soft_gate_;
+      GateOptions gate = GateOptions::from(config_);
+      gate.local_window = o_.local_window;
       gate.gated = o_.hard_gate == HardGate::keep;
       gate.membership = sets_;
       return sparse_attention(q_, k_, v_, g_, scaled(), gate);
@@ -87,7 +82,6 @@ class Measurement {
     attend([&] {
       group_ids_ =
           nearest_groups(k_.value(), key_groups_.centroids.value(), key_groups_.bias.value());
-      profile_mark("groups");
       return summary_attention(q_, k_, v_, group_ids_, key_groups_.summary_bias, scaled(),
                                *o_.summary, &summary_);
     });
@@ -110,7 +104,7 @@ class Measurement {
     }
     speed.largest_group = groups.dominance();
     const double all = static_cast<double>(speed.pairs.all) * speed.flops_per_pair;
-    speed.dense.flops = speed.soft.flops = all;
+    speed.dense.flops = all;
     speed.focus.flops = all / speed.ideal_speedup();
   }
 
@@ -139,7 +133,6 @@ class Measurement {
   Variable q_, k_, v_, h_, g_;
   FocusConfig config_;
   FocusLayer layer_;
-  GateOptions soft_gate_;
   std::vector<std::uint64_t> sets_;
   KeyGroups key_groups_;
   GroupIds group_ids_;
@@ -150,78 +143,16 @@ using Json = nlohmann::ordered_json;
 
 Json times_json(const RunTimes& times) {
   if (times.seconds.empty()) return {};
-  Json phases = Json::array();
-  for (const Profile::Entry& entry : times.phases)
-    phases.push_back({{"name", entry.name}, {"seconds", entry.seconds}});
   Json json = {{"seconds", times.seconds},
                {"seconds_min", times.fastest()},
                {"seconds_median", median(times.seconds)},
-               {"peak_tensor_bytes", times.peak_bytes},
-               {"phases", phases}};
+               {"peak_tensor_bytes", times.peak_bytes}};
   if (times.flops > 0) json["gflops"] = times.gflops();
   return json;
 }
 
 std::string milliseconds(double seconds) {
   return number_text(1e3 * seconds, seconds < 0.1 ? 3 : 1);
-}
-
-std::string memory_text(const RunTimes& times) {
-  return times.seconds.empty() ? "-" : format_bytes(static_cast<double>(times.peak_bytes));
-}
-
-Table times_table(bool soft, const std::vector<AttentionSpeed>& rows) {
-  Table table{.caption = "Time per attention call, ms",
-              .header = {"tokens", "full", "median", "GFLOP/s", "Focus", "median", "GFLOP/s"}};
-  if (soft) table.header.insert(table.header.end(), {"soft", "median", "GFLOP/s"});
-  for (const AttentionSpeed& row : rows) {
-    auto& cells = table.rows.emplace_back(std::vector{fmt::format("{}", row.length)});
-    for (const RunTimes* times : {&row.dense, &row.focus, &row.soft}) {
-      if (times == &row.soft && !soft) continue;
-      const double middle = times->seconds.empty() ? NAN : median(times->seconds);
-      cells.insert(cells.end(), {milliseconds(times->fastest()), milliseconds(middle),
-                                 number_text(times->gflops(), 1)});
-    }
-  }
-  return table;
-}
-
-Table speedups_table(const std::vector<AttentionSpeed>& rows) {
-  Table table{.caption = "Speed-up over full attention (fastest runs)",
-              .header = {"tokens", "density", "largest group", "speed-up", "ideal", "efficiency",
-                         "routing included"}};
-  for (const AttentionSpeed& row : rows)
-    table.rows.push_back({fmt::format("{}", row.length), percent_text(1 / row.ideal_speedup()),
-                          percent_text(row.largest_group), number_text(row.speedup(), 2),
-                          number_text(row.ideal_speedup(), 2),
-                          percent_text(row.speedup() / row.ideal_speedup()),
-                          number_text(row.speedup_with_routing(), 2)});
-  return table;
-}
-
-/// A column for each phase that a row has.
-Table phases_table(const std::vector<AttentionSpeed>& rows) {
-  Table table{
-      .caption =
-          "Phases of Focus attention's fastest run, ms, and memory in addition to the inputs",
-      .header = {"tokens", "routing"}};
-  for (const AttentionSpeed& row : rows)
-    for (const Profile::Entry& phase : row.focus.phases)
-      if (std::ranges::find(table.header, phase.name) == table.header.end())
-        table.header.push_back(phase.name);
-  const std::size_t phases = table.header.size();
-  table.header.insert(table.header.end(), {"full, memory", "Focus, memory"});
-  for (const AttentionSpeed& row : rows) {
-    auto& cells = table.rows.emplace_back(
-        std::vector{fmt::format("{}", row.length), milliseconds(row.routing.fastest())});
-    for (std::size_t c = 2; c < phases; ++c) {
-      const auto phase =
-          std::ranges::find(row.focus.phases, table.header[c], &Profile::Entry::name);
-      cells.push_back(phase == row.focus.phases.end() ? "-" : milliseconds(phase->seconds));
-    }
-    cells.insert(cells.end(), {memory_text(row.dense), memory_text(row.focus)});
-  }
-  return table;
 }
 
 }  // namespace
@@ -260,11 +191,9 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
       report(fmt::format("round {}, {}", round + 1, name));
       const std::size_t before = pool_stats().live;
       reset_pool_peak();
-      const Profile profile;
       const double start = now();
       run();
       const double seconds = now() - start;
-      if (!(seconds >= times.fastest())) times.phases = profile.entries();
       times.seconds.push_back(seconds);
       times.peak_bytes = std::max(times.peak_bytes, pool_stats().peak - before);
       spent += seconds;
@@ -276,37 +205,24 @@ AttentionSpeed measure_attention(const AttentionSpeedOptions& o, Index length,
     }
     timed(speed.routing, "routing", [&] { measured.find_groups(); });
     timed(speed.focus, "Focus", [&] { measured.hard(); });
-    if (dense_too && o.soft) timed(speed.soft, "soft attention", [&] { measured.soft(); });
   }
   measured.describe(speed);
   return speed;
 }
 
-void AttentionSpeedOptions::read_attentions(const std::vector<std::string>& words,
-                                            const std::string& where) {
-  std::string timed;
-  for (const std::string& word : words) {
-    const AttentionSpec spec = parse_attention(word, where);
-    if (spec.kind == AttentionKind::soft) {
-      soft = true;
-      continue;
-    }
-    if (!timed.empty())
-      fail("{} {}: only one attention is timed against dense, and that is {}", where, shown(word),
-           shown(timed));
-    timed = word;
-    if (spec.kind == AttentionKind::hard) {
-      top_k = spec.top_k;
-      hard_gate = spec.gate.value_or(HardGate::drop);
-    } else if (spec.kind == AttentionKind::summary) {
-      FocusConfig config;  // whose defaults unspecified fields have
-      config.grouping.name = "keys";
-      config.num_groups = num_groups;
-      config.local_window = local_window;
-      summary = spec.or_from(config).summary_of(0);
-    } else {
-      fail("{} {}: dense is always timed; name hard:K or summary:M, and soft", where, word);
-    }
+void AttentionSpeedOptions::read_attention(const std::string& word, const std::string& where) {
+  const AttentionSpec spec = parse_attention(word, where);
+  if (spec.kind == AttentionKind::hard) {
+    top_k = spec.top_k;
+    hard_gate = spec.gate.value_or(HardGate::drop);
+  } else if (spec.kind == AttentionKind::summary) {
+    FocusConfig config;  // whose defaults unspecified fields have
+    config.grouping.name = "keys";
+    config.num_groups = num_groups;
+    config.local_window = local_window;
+    summary = spec.or_from(config).summary_of(0);
+  } else {
+    fail("{} {}: dense is always timed; name hard:K or summary:M", where, word);
   }
 }
 
@@ -340,17 +256,26 @@ nlohmann::ordered_json to_json(const AttentionSpeed& row) {
           {"speedup_with_routing", row.speedup_with_routing()},
           {"dense", times_json(row.dense)},
           {"focus", times_json(row.focus)},
-          {"soft", times_json(row.soft)},
           {"routing", times_json(row.routing)},
           {"peak_resident_bytes", peak_resident_bytes()}};
 }
 
 std::string speed_text(const AttentionSpeedOptions& options,
                        const std::vector<AttentionSpeed>& rows) {
-  return fmt::format("{}\n{}\n\n{}\n{}\n{}\n{} resident at peak\n", this_machine().line(),
-                     options.text(), plain_text(times_table(options.soft, rows)),
-                     plain_text(speedups_table(rows)), plain_text(phases_table(rows)),
-                     format_bytes(static_cast<double>(peak_resident_bytes())));
+  Table table{.caption = "Time per attention call, ms (fastest runs), and speed-up over full",
+              .header = {"tokens", "full", "GFLOP/s", "Focus", "GFLOP/s", "memory", "routing",
+                         "density", "largest group", "speed-up", "ideal", "routing included"}};
+  for (const AttentionSpeed& row : rows)
+    table.rows.push_back({fmt::format("{}", row.length), milliseconds(row.dense.fastest()),
+                          number_text(row.dense.gflops(), 1), milliseconds(row.focus.fastest()),
+                          number_text(row.focus.gflops(), 1),
+                          format_bytes(static_cast<double>(row.focus.peak_bytes)),
+                          milliseconds(row.routing.fastest()),
+                          percent_text(1 / row.ideal_speedup()), percent_text(row.largest_group),
+                          number_text(row.speedup(), 2), number_text(row.ideal_speedup(), 2),
+                          number_text(row.speedup_with_routing(), 2)});
+  return fmt::format("{}\n{}\n\n{}\n{} resident at peak\n", this_machine().line(), options.text(),
+                     plain_text(table), format_bytes(static_cast<double>(peak_resident_bytes())));
 }
 
 }  // namespace focus

@@ -29,7 +29,7 @@ struct AttentionSpeedOptions {
   Index heads = 12, head_dim = 64;
   HardGate hard_gate = HardGate::drop;
   Precision precision = Precision::float32;
-  bool backward = false, soft = false;
+  bool backward = false;
   Index dense_up_to = 0;
   int repeats = 3;
   /// Timed instead of hard attention: groups of keys, unselected ones as summary tokens.
@@ -47,17 +47,16 @@ struct AttentionSpeedOptions {
       "bf16: operands of matrix products are rounded to bf16 where that is faster, except those of "
       "summary tokens");
     f("backward", backward, "time forward and backward, with gradients of q, k and v");
-    f("soft", soft, "also time soft attention (every pair, gated)");
     f("dense_up_to", dense_up_to,
-      "longest length with full and soft attention, longer rows print -; 0: no limit", {0, 1e12});
+      "longest length with full attention, longer rows print -; 0: no limit", {0, 1e12});
     f("repeats", repeats, "least number of rounds per length; short lengths get more", {1, 1e6});
   }
 
   /// Throws std::invalid_argument if two settings do not fit each other.
   void validate() const;
-  /// Takes hard or summary, and soft, from attention specs. Throws std::runtime_error, one line
+  /// Takes hard or summary attention from a spec. Throws std::runtime_error, one line
   /// that starts with `where`.
-  void read_attentions(const std::vector<std::string>& words, const std::string& where);
+  void read_attention(const std::string& word, const std::string& where);
   /// "k=1, w=128", or the settings of summary attention.
   std::string attention_text() const;
   /// All settings in one line.
@@ -67,9 +66,8 @@ struct AttentionSpeedOptions {
 /// The timed runs of one thing; without any it was left out.
 struct RunTimes {
   std::vector<double> seconds = {};
-  std::size_t peak_bytes = 0;               // of tensors, beyond those that existed before
-  std::vector<Profile::Entry> phases = {};  // of the fastest
-  double flops = 0;                         // of one run; 0: not counted
+  std::size_t peak_bytes = 0;  // of tensors, beyond those that existed before
+  double flops = 0;            // of one run; 0: not counted
 
   /// NaN without a run, as gflops() is.
   double fastest() const;
@@ -81,7 +79,7 @@ struct AttentionSpeed {
   PairCounts pairs = {};
   std::vector<std::uint64_t> sets = {};  // the groups of each token, a mask; of hard attention
   double largest_group = 0;              // share of the tokens; balanced: top_k / num_groups
-  RunTimes focus = {}, routing = {}, dense = {}, soft = {};
+  RunTimes focus = {}, routing = {}, dense = {};
   double flops_per_pair = 0;  // of all heads
 
   double ideal_speedup() const {
@@ -96,7 +94,7 @@ struct AttentionSpeed {
 };
 /// Runs that were left out and numbers that are not finite are null.
 nlohmann::ordered_json to_json(const AttentionSpeed& row);
-/// Tables of times, speed-ups and phases for a terminal.
+/// A table of times and speed-ups for a terminal.
 std::string speed_text(const AttentionSpeedOptions& options,
                        const std::vector<AttentionSpeed>& rows);
 

@@ -9,12 +9,6 @@
 namespace focus {
 namespace {
 
-bool has_block_matrix(const TensorSource& weights) {
-  return std::ranges::any_of(weights.tensors(), [](const TensorInfo& info) {
-    return info.shape.size() == 2 && in_blocks(info.dtype);
-  });
-}
-
 void require_prompt(const LoadedModel& model, const std::vector<std::int32_t>& prompt) {
   if (prompt.empty()) fail("the prompt has no tokens; give it some text to continue");
   model.require_ids(prompt, "the prompt");
@@ -42,11 +36,7 @@ std::optional<Drafting> drafting_of(const TextOptions& options, const ActiveAtte
 }  // namespace
 
 LoadedModel open(const std::filesystem::path& path, const OpenOptions& options) {
-  const bool frozen = options.use == WeightUse::frozen;
-  Precision precision = options.precision.value_or(Precision::float32);
-  if (!options.precision && frozen && has_block_matrix(*open_model(path).weights))
-    precision = Precision::q8;
-  LoadedModel model = load_model(path, options.tokenizer, precision, options.use);
+  LoadedModel model = load_model(path, options.tokenizer, options.precision, options.use);
   model.bos = options.bos;
   load_adapters(options.adapters, model);
   if (!options.tokenizer.empty()) model.adapter_chat.reset();  // the user has chosen

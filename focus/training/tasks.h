@@ -19,9 +19,8 @@ struct OpenOptions {
   std::vector<std::string> adapters = {};  // one that attends, and LoRA: files or folders
   std::string tokenizer = {};              // in the place of the model's own
   Bos bos = Bos::automatic;
-  /// None: q8 where matrices are stored in GGML blocks, as llama.cpp multiplies them, else float32.
-  std::optional<Precision> precision = {};
-  WeightUse use = WeightUse::frozen;  // trainable ones are in float32
+  std::optional<Precision> precision = {};  // none: as load_model() chooses
+  WeightUse use = WeightUse::frozen;        // trainable ones are in float32
 };
 
 /// A checkpoint file, a Hugging Face folder or a GGUF file, with adapters on. Throws

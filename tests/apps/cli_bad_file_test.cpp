@@ -235,7 +235,7 @@ TEST(CliNotANumber, NoVerdictOnSuchABase) {
   expect_refused(
       words("fit {} --text {valid} --context 32 --num-groups 2 --tokens 64 --out {}", base, out),
       {"NaN or infinite"});
-  expect_refused(words("eval {} --recall recall:keys=2:distance=0:documents=2:length=0 "
+  expect_refused(words("eval {} --recall recall:keys=2:distance=0:documents=2 "
                        "--attention dense --beyond-positions",
                        base),
                  {});

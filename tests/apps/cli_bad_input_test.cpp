@@ -86,7 +86,7 @@ TEST(CliBadInput, AnOptionThatTookTheBaseIsNamed) {
 TEST(CliBadInput, AnEmptyWordIsNoNumber) {
   const std::string out = cli().fresh("logits");
   expect_refused(words("logits {base} --ids {} --out {}", "", out), {"--ids", "empty"});
-  EXPECT_EQ(cli().run(words("eval {base} --text {valid} --far {}", "")).status, 2);
+  expect_refused(words("eval {base} --text {valid} --context {}", ""), {"--context"});
   EXPECT_FALSE(fs::exists(out));
 }
 
@@ -106,7 +106,6 @@ TEST(CliBadInput, TextsThatAreTooShort) {
   cli().must_run(words("eval {base} --text {}", text));
   cli().must_run(words("eval {base} --text {} --context 64 --separator x", text));
   expect_eval_refused({"--text", text, "--context", "64"}, {text, "10 tokens", "window of 64"});
-  expect_eval_refused({"--text", text, "--far", "16"}, {text, "10 tokens", "--far"});
   expect_train_refused({"data.train=" + empty}, {empty, "empty"});
   expect_train_refused({"data.train=" + text_file(" \n\n "), "data.document_separator=x"},
                        {"no tokens"});

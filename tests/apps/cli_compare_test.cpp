@@ -237,7 +237,7 @@ TEST(CliCompare, BadConfigsAreRefused) {
   EXPECT_FALSE(fs::exists(out));
 }
 
-// Far tokens and recall as columns and rows of `focus compare`.
+// Recall as rows of `focus compare`.
 
 using Json = nlohmann::json;
 
@@ -257,7 +257,6 @@ eval:
   valid: [{valid}]
   attentions: [dense]
   context: 64
-  far: 16
   beyond_positions: true
   recall: ["copy:keys=2,3:distance=0,40:documents=4"]
 )");
@@ -272,22 +271,19 @@ std::vector<Json> rows_with(const fs::path& out, const char* key) {
 TEST(CliCompareRecall, FiguresAreThoseOfEval) {
   const std::string path = far_config(), out = cli().fresh("compare");
   const ProcessResult first = cli().must_run({"compare", path, "out=" + out});
-  const auto texts = rows_with(out, "kept_far");
+  const auto texts = rows_with(out, "perplexity");
   ASSERT_EQ(texts.size(), 5U);  // two attentions of two seeds, one of one
-  for (const Json& row : texts) EXPECT_TRUE(row.at("nats_far").is_number()) << row;
   const auto recall = rows_with(out, "questions");
   ASSERT_EQ(recall.size() % 5, 0U);
   ASSERT_GE(recall.size() / 5, 2U) << "all distances together, and each bucket";
 
   const fs::path run = fs::path(out) / "runs" / texts[1].at("hash").get<std::string>();
-  const Json eval = cli().figures(words(
-      "eval {base} --adapter {} --attention dense,hard:1 --text {valid} --context 64 --far 16 "
-      "--recall copy:keys=2,3:distance=0,40:documents=4 --beyond-positions",
-      (run / "focus.h5").string()));
-  ASSERT_EQ(texts[1].at("attention"), eval.at("far").at("rows").at(1).at("attention"));
-  for (const char* key : {"nats_far", "nats_others", "kept_far", "kept_all"})
-    EXPECT_EQ(texts[1].at(key), eval.at("far").at("rows").at(1).at(key)) << key;
-  EXPECT_EQ(texts[1].at("far_tokens"), eval.at("far").at("far"));
+  const Json eval = cli().figures(
+      words("eval {base} --adapter {} --attention dense,hard:1 --text {valid} --context 64 "
+            "--recall copy:keys=2,3:distance=0,40:documents=4 --beyond-positions",
+            (run / "focus.h5").string()));
+  for (const char* key : {"attention", "perplexity", "pairs_attended"})
+    EXPECT_EQ(texts[1].at(key), eval.at("rows").at(1).at(key)) << key;
   const Json& asked = eval.at("recall").at("rows").at(1);
   std::size_t buckets = 0;
   for (const Json& row : recall) {
@@ -299,11 +295,8 @@ TEST(CliCompareRecall, FiguresAreThoseOfEval) {
   }
   EXPECT_EQ(buckets, asked.at("by_distance").size());
 
-  expect_parts(first.out,
-               {"long-range retained", "correct", "copy:keys=2,3:distance=0,40:documents=4"});
-  expect_parts(read_text(out + "/compare.html"),
-               {"long-range retained", "Recall", "Correct answers by distance",
-                "Share of the long-range gain retained", "with 16 tokens of context"});
+  expect_parts(first.out, {"correct", "copy:keys=2,3:distance=0,40:documents=4"});
+  expect_parts(read_text(out + "/compare.html"), {"Recall", "Correct answers by distance"});
   EXPECT_EQ(lines_of(read_text(out + "/compare_recall.csv")).size(), recall.size() + 1);
 
   // Done once; other questions are another evaluation, and nothing is trained again.
@@ -319,9 +312,7 @@ TEST(CliCompareRecall, WhatCannotBeAskedIsSaidBeforeTraining) {
   for (const auto& [keys, parts] : std::vector<std::pair<Words, std::vector<std::string>>>{
            {"eval.recall=[poems]", {"eval.recall", "poems"}},
            {{"eval.recall=[copy, copy]"}, {"eval.recall: the same questions appear twice"}},
-           {"eval.far=-1", {"eval.far"}},
-           {"eval.valid=[]", {"eval.far needs texts"}},
-           {"eval.valid=[] eval.far=0 eval.recall=[]", {"eval.valid is empty"}}})
+           {"eval.valid=[] eval.recall=[]", {"eval.valid is empty"}}})
     expect_refused(words("compare {} out={}", path, out) + keys, parts);
   EXPECT_FALSE(fs::exists(out));
 }

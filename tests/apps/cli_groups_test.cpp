@@ -18,7 +18,6 @@ TEST(CliGroups, WritesAPageAndAllFigures) {
   EXPECT_EQ(json.at("grouping"), "tokens");
   EXPECT_EQ(json.at("num_groups"), 3);
   EXPECT_EQ(json.at("tokens"), 700);
-  EXPECT_TRUE(json.at("against").is_null());
   ASSERT_EQ(json.at("groupings").size(), 2u);
   for (const auto& grouping : json.at("groupings")) {
     EXPECT_TRUE(grouping.at("head").is_null());
@@ -36,9 +35,8 @@ TEST(CliGroups, WritesAPageAndAllFigures) {
   EXPECT_TRUE(contains(read_text(cli().valid_text()), read)) << read;
 
   const std::string page = read_text(out + "/groups.html");
-  expect_parts(page,
-               {"Layer 1", "Agreement between layers", "class=\"passage\"", "Group sizes",
-                "Categories of each group", fs::path(cli().valid_text()).filename().string()});
+  expect_parts(page, {"Agreement between layers", "class=\"passage\"", "tokens by lift",
+                      fs::path(cli().valid_text()).filename().string()});
   for (const char* part : {"<script", "http://", "https://", "nan"})
     EXPECT_FALSE(contains(page, part)) << part;
   // Names of files, not where they lie; line breaks of the passage are seen.
@@ -46,57 +44,25 @@ TEST(CliGroups, WritesAPageAndAllFigures) {
   EXPECT_TRUE(!contains(read, "\n") || contains(page, "\u21B5</i>"));
 }
 
-TEST(CliGroups, OfKeysHaveHeadsAndAgreeWithThemselves) {
+TEST(CliGroups, OfKeysHaveHeads) {
   const std::string out = cli().fresh("groups"), again = cli().fresh("groups");
-  const Words more = {"--against", cli().keys()};
-  cli().must_run(groups_of(cli().keys(), out, more));
-  cli().must_run(groups_of(cli().keys(), again, more + Words{"--threads", "2"}));
+  cli().must_run(groups_of(cli().keys(), out));
+  cli().must_run(groups_of(cli().keys(), again, {"--threads", "2"}));
   EXPECT_EQ(read_text(out + "/groups.json"), read_text(again + "/groups.json"));
   EXPECT_EQ(read_text(out + "/groups.html"), read_text(again + "/groups.html"));
   const auto json = groups_json(out);
   ASSERT_EQ(json.at("groupings").size(), 2u * 4);
   EXPECT_EQ(json.at("groupings").at(5).at("layer"), 1);
   EXPECT_EQ(json.at("groupings").at(5).at("head"), 1);
-  EXPECT_EQ(json.at("against").at("mean").at("adjusted_rand_index"), 1.0);
-  EXPECT_EQ(json.at("against").at("mean").at("kept_share"), 1.0);
   EXPECT_LT(json.at("between_layers").at("adjusted_rand_index").at(0).at(0), 1.0);  // other heads
-  expect_parts(read_text(out + "/groups.html"),
-               {"Layer 1, key head 3", "of the causal pairs are computed"});
-  // Groups of hidden states against them.
-  const std::string across = cli().fresh("groups");
-  cli().must_run(groups_of(cli().keys(), across, {"--against", cli().adapter()}));
-  EXPECT_LT(groups_json(across).at("against").at("mean").at("adjusted_rand_index"), 0.9);
-}
-
-TEST(CliGroups, StabilityBetweenTheCheckpointsOfARun) {
-  const std::string run = cli().fresh("run"), out = cli().fresh("groups");
-  cli().must_run(cli().retrofit(
-      {"out=" + run, "steps=6", "checkpoint_every=2", "checkpoint_keep=9", "optim.lr=0.1"}));
-  cli().must_run(groups_of(cli().adapter(), out, {"--checkpoints", run}));
-  const auto steps = groups_json(out).at("checkpoints");
-  ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(steps.at(0).at("first"), "step_000002");
-  EXPECT_EQ(steps.at(1).at("second"), "step_000006");
-  for (const auto& step : steps) {
-    EXPECT_GT(step.at("mean").at("kept_share"), 0.3);
-    EXPECT_LT(step.at("mean").at("kept_share"), 1.0);
-  }
-  expect_parts(read_text(out + "/groups.html"), {"Stability between checkpoints"});
-  // The same checkpoint twice has lost nothing.
-  const std::string same = cli().fresh("groups"), last = run + "/checkpoints/step_000006.h5";
-  cli().must_run(groups_of(cli().adapter(), same, {"--checkpoints", last, last}));
-  EXPECT_EQ(groups_json(same).at("checkpoints").at(0).at("mean").at("kept_share"), 1.0);
+  expect_parts(read_text(out + "/groups.html"), {"key head", "of the causal pairs are computed"});
 }
 
 TEST(CliGroups, AModelWithAFocusOfItsOwn) {
   const std::string run = cli().fresh("run"), out = cli().fresh("groups");
-  cli().must_run(cli().scratch({"out=" + run, "attention=focus", "steps=4", "checkpoint_every=2"}));
-  cli().must_run(
-      words("groups {}/model.h5 --text {valid} --context 64 --out {} --checkpoints {} "
-            "--against {}/model.h5",
-            run, out, run, run));
-  EXPECT_EQ(groups_json(out).at("checkpoints").size(), 1u);
-  EXPECT_EQ(groups_json(out).at("against").at("mean").at("kept_share"), 1.0);
+  cli().must_run(cli().scratch({"out=" + run, "attention=focus", "steps=1"}));
+  cli().must_run(words("groups {}/model.h5 --text {valid} --context 64 --out {}", run, out));
+  EXPECT_EQ(groups_json(out).at("layers"), 2);
 }
 
 TEST(CliGroups, BadInputIsOneLineAndNothingIsWritten) {
@@ -105,20 +71,10 @@ TEST(CliGroups, BadInputIsOneLineAndNothingIsWritten) {
   write_text(small, "Once upon a time.");
   expect_refused(words("groups {base} --text {valid} --out {}", out), {"no groups"});
   expect_refused(groups_of(cli().lora(), out), {"no groups"});
-  expect_refused(groups + "--against {lora}", {"lora.h5", "holds no Focus"});
   const Words some = words("groups {base} --adapter {adapter} --out {}", out);
   expect_refused(some + words("--text {} --context 64", small),
                  {"small.txt", "17 tokens", "64 of a window", "--context"});
   expect_refused(some + "--text {valid} --context 4000", {"context 4000", "positions"});
-  expect_refused(groups + "--against nowhere.h5", {"nowhere.h5"});
-  expect_refused(groups + "--checkpoints {adapter}", {"at least two"});
-  // Another model with another number of layers.
-  const std::string deep = cli().fresh("deep"), foreign = cli().fresh("foreign");
-  cli().must_run(
-      cli().scratch({"out=" + deep, "attention=focus", "steps=1", "model.num_hidden_layers=3"}));
-  expect_refused(groups + words("--against {}/model.h5", deep), {"3 layers", "has 2"});
-  cli().must_run(cli().config(words("base={other} out={} steps=1", foreign)));
-  expect_refused(groups + words("--against {}/focus.h5", foreign), {"base"});
   EXPECT_FALSE(fs::exists(out));
   cli().must_run(groups);
   expect_refused(groups, {"exists already", "--overwrite"});

@@ -181,7 +181,7 @@ TEST(SharedEvaluation, WindowsHaveTheFiguresOfOneProcess) {
   SKIP_WITHOUT_LAUNCHER();
   expect_same_evaluation(
       "eval {base} --adapter {adapter} --text {train} {valid} --context 32 --stride 2 "
-      "--against dense --far 8 --attention dense,soft,hard:1,window:6 "
+      "--against dense --attention dense,soft,hard:1,window:6 "
       "--recall recall:documents=3:keys=3 --beyond-positions",
       {"json", "html"});
 }

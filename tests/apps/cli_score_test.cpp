@@ -68,17 +68,6 @@ TEST(CliScore, SharingChangesNoNumber) {
   }
 }
 
-TEST(CliScore, AReferenceAddsTheDivergence) {
-  const std::string requests = asked(kContext, " fox") + asked("The", " end");
-  const auto kl = [&](const std::string& reference) -> std::vector<double> {
-    return answers(requests, {"--reference", reference}).at(0).at("kl");
-  };
-  ASSERT_EQ(kl(cli().base()).size(), 4u);
-  EXPECT_NEAR(kl(cli().base())[0], 0, 1e-9);
-  EXPECT_GT(kl(cli().other_base())[0], 1e-3);
-  EXPECT_FALSE(answers(requests).at(0).contains("kl"));
-}
-
 TEST(CliScore, ALongContextIsCutWithANotice) {
   const std::string out = cli().fresh("out.jsonl");
   const std::string requests = requests_file(asked(std::string(100, 'a'), "b") + asked("a", "b"));
@@ -133,7 +122,7 @@ TEST(CliEval, PerplexityByWordAndByByte) {
   expect_refused(command + "--detokenize wikitext --max-tokens 9", {"detokenize", "max_tokens"});
 }
 
-// Long-range recall: `focus corpus --kind`, `focus eval --recall`, `--far`, `--html`.
+// Long-range recall: `focus corpus --kind`, `focus eval --recall`, `--html`.
 
 std::string questions() {
   static const std::string path = [] {
@@ -168,8 +157,6 @@ TEST(CliRecall, CorpusRefusesWhatItCannotMean) {
   expect_refused(corpus + "--kind poems", {"--kind", "recall"});
   expect_refused(copy + "--share 2", {"--share"});
   expect_refused(copy + "--distance []", {"distance"});
-  expect_refused(copy + "--length 50", {"length is 50"});
-  expect_refused(corpus + "--length 5000", {"length is 5000", "tales"});
   EXPECT_FALSE(fs::exists(out));
 }
 
@@ -193,38 +180,13 @@ TEST(CliRecall, EvalPrintsAccuracyForEveryAttention) {
   }
 }
 
-TEST(CliRecall, EvalMarksFarTokensAndWritesAPage) {
-  const std::string json = cli().fresh("eval.json"), page = cli().fresh("eval.html");
-  const auto result = cli().must_run(
-      words("eval {base} --adapter {adapter} --text {valid} --far 16 --html {} --recall "
-            "copy:keys=2,3:distance=0:documents=2 --attention dense,hard:1 --json {}",
-            page, json));
-  expect_parts(result.out, {" tokens are long-range"});
-  const auto figures = read_json(json);
-  const auto& far = figures.at("far");
-  EXPECT_EQ(far.at("context"), 16);
-  EXPECT_EQ(far.at("step"), 4);
-  EXPECT_EQ(far.at("tokens"), figures.at("rows")[0].at("tokens_scored"));
-  ASSERT_EQ(far.at("rows").size(), 3U) << "the window is added";
-  EXPECT_EQ(far.at("window"), far.at("rows")[2].at("attention"));
-  EXPECT_FALSE(figures.at("rows")[1].at("by_position").empty());
-  expect_parts(read_text(page),
-               {"Long-range tokens", "Recall", "Loss by position", "<svg", "</html>"});
-}
-
-TEST(CliRecall, FarTokensOfAnotherModel) {
-  const Words eval = "eval {base} --text {valid} --far 16 --attention window:4";
-  const auto own = cli().figures(eval).at("far");
-  const auto far = cli().figures(eval + "--reference {base}").at("far");
-  EXPECT_EQ(own.at("reference"), "");
-  EXPECT_EQ(far.at("reference"), cli().base());
-  EXPECT_EQ(far.at("far"), own.at("far"));
-  // Its dense attention and window beside what was asked for.
-  ASSERT_EQ(far.at("rows").size(), 3U);
-  EXPECT_EQ(far.at("rows")[0].at("attention"), cli().base() + ": dense");
-  for (const std::size_t row : {0, 1, 2})
-    EXPECT_EQ(far.at("rows")[row].at("nats_far"), own.at("rows")[row].at("nats_far"));
-  expect_refused("eval {base} --text {valid} --reference {base}", {"--reference needs --far"});
+TEST(CliRecall, EvalWritesAPage) {
+  const std::string page = cli().fresh("eval.html");
+  cli().must_run(
+      words("eval {base} --adapter {adapter} --text {valid} --html {} --recall "
+            "copy:keys=2,3:distance=0:documents=2 --attention dense,hard:1",
+            page));
+  expect_parts(read_text(page), {"Perplexity", "Recall", "<svg", "</html>"});
 }
 
 TEST(CliRecall, BadQuestionsAreOneLine) {
@@ -234,7 +196,6 @@ TEST(CliRecall, BadQuestionsAreOneLine) {
   expect_refused(eval + Words{bad}, {bad, "line 1"});
   expect_refused(eval + "poems", {"poems", "recall"});
   expect_refused(eval + "recall:documents=1000000000", {"1000000000 documents", "use fewer"});
-  expect_refused(eval + "copy --far 8", {"--far needs --text"});
   expect_refused(eval + "copy:distance=4000", {"document 1", "--beyond-positions"});
 }
 

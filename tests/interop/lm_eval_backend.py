@@ -119,7 +119,7 @@ def models(work, store, exported):
     yield "the base", dict(attention="dense"), dict(pretrained=exported)
     lora = adapted(work, store, "lora", "method=lora", "lora.target_modules=[all-linear]",
                    "lora.r=2")
-    focus("merge", store, "--adapter", lora, "--out", work / "merged.h5", "--context", "64")
+    focus("merge", store, "--adapter", lora, "--out", work / "merged.h5")
     focus("export", work / "merged.h5", "--out", work / "merged")
     yield "LoRA, merged", dict(adapter=lora, attention="dense"), dict(pretrained=work / "merged")
     adapter = adapted(work, store, "focus", "focus.num_groups=4", "focus.tokens.routing_dim=8",

@@ -105,7 +105,7 @@ def check_family(work, family, seed):
                                  ours(work, ids, folder, "--adapter", run)["logits"], expected,
                                  plain))
         merged, exported = work / f"{name}.h5", work / f"merged-{name}"
-        focus("merge", folder, "--adapter", run, "--out", merged, "--context", "32")
+        focus("merge", folder, "--adapter", run, "--out", merged)
         focus("export", merged, "--out", exported)
         worst = max(worst, agree(f"merged, our adapter on {name}", logits_of(load(exported), ids),
                                  expected, plain))

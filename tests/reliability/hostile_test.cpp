@@ -135,7 +135,6 @@ std::vector<Place> all_places() {
       {"export {base} --adapter {} --out {}"},
       {"fit {} --out {} --text {valid}"},
       {"groups {} --out {} --text {valid}"},
-      {"groups {base} --adapter {adapter} --against {} --out {} --text {valid}"},
       {"generate {} --prompt a"},
       {"merge {} --adapter {lora} --out {}"},
       {"merge {base} --adapter {} --out {}"},

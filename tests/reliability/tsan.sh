@@ -67,7 +67,7 @@ train two_phase steps=4 method=two_phase two_phase.phase1_steps=2 "${on[@]}"
 train indexer steps=3 attention=indexer "${on[@]}"
 checked fit base/model.h5 --text text.txt --tokens 600 --context 96 --num-groups 6 --local-window 8 --block 8 --out keys.h5
 some=(--text text.txt --max-tokens 400)
-checked eval base/model.h5 --adapter tokens/focus.h5 "${some[@]}" --attention dense,soft,hard:1,hard:2:gate=keep --far 16 \
+checked eval base/model.h5 --adapter tokens/focus.h5 "${some[@]}" --attention dense,soft,hard:1,hard:2:gate=keep \
   --against dense
 baselines=dense,window:8,sink_window:8,random_groups:3,quest:2:page_size=4,moba:2:block_size=8,sparq:8
 baselines+=,magicpig:4:tables=4,oracle:4,performer:8,summary:2,summary:1:unselected_groups=drop

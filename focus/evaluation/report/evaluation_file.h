@@ -24,11 +24,9 @@ struct TextEvaluation {
   std::int64_t num_groups = 0;
   std::int64_t context = 0, stride = 0;
   std::vector<Row> rows = {};
-  std::optional<FarReport> far = {};
 
   void visit(auto&& f) {
     FOCUS_MEMBERS(f, texts, documents, bytes, words, tokenizer, num_groups, context, stride, rows);
-    f.maybe("far", far);
   }
 };
 
@@ -59,7 +57,6 @@ void add_evaluation(HtmlReport& report, const EvaluationFile& eval);
 
 /// Which attention, then what it came to. The first two columns are text.
 Table row_table(std::span<const Row> rows);
-Table far_table(const FarReport& report);
 /// Correct answers: all, and by distance.
 Table recall_table(const std::vector<RecallRow>& rows);
 
@@ -67,9 +64,8 @@ Table recall_table(const std::vector<RecallRow>& rows);
 void add_recall_chart(HtmlReport& report, const std::string& title,
                       const std::vector<std::pair<std::string, Point>>& points);
 
-/// What the columns of row_table() and far_table() say.
+/// What the columns of row_table() say.
 std::string row_legend();
-std::string far_legend(const FarReport& report);
 inline constexpr const char* kRecallLegend =
     "correct: each token of the answer is the argmax after the text before it; columns are "
     "distances in tokens";
@@ -77,8 +73,6 @@ inline constexpr const char* kRecallLegend =
 /// A table of rows and more columns, such as a comparison's: header and cells of a row.
 std::vector<std::string> row_header();
 std::vector<std::string> row_cells(const Row& row);
-std::vector<std::string> far_header();
-std::vector<std::string> far_cells(const FarFigures& figures);
 /// Leaves out the columns that are "-" in each row.
 void drop_empty_columns(Table& table);
 

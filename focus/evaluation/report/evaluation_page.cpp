@@ -57,19 +57,6 @@ void add_answers(HtmlReport& report, const RecallEvaluation& recall) {
   add_recall_chart(report, "Correct answers by distance", points);
 }
 
-void add_positions(HtmlReport& report, const std::vector<Row>& rows) {
-  Chart chart{.title = "Loss by position in the window",
-              .x_label = "tokens before",
-              .y_label = "nats per token",
-              .log_x = true};
-  for (const Row& row : rows)
-    if (row.by_position)
-      for (const PositionLoss& bucket : *row.by_position)
-        chart.add(line_of(row.attention),
-                  {std::sqrt(static_cast<double>(bucket.from * bucket.to)), bucket.nats_per_token});
-  if (!chart.series.empty()) report.figure(line_chart(chart));
-}
-
 void add_perplexity(HtmlReport& report, const EvaluationFile& eval) {
   const TextEvaluation& texts = *eval.texts;
   report.heading("Perplexity: " + eval.model);
@@ -102,12 +89,9 @@ void add_perplexity(HtmlReport& report, const EvaluationFile& eval) {
 /// What evaluations of adapters of one base have in common.
 auto what_was_read(const EvaluationFile& eval) {
   const TextEvaluation& texts = *eval.texts;
-  const FarReport far = texts.far.value_or(FarReport{});
   const RecallEvaluation recall = eval.recall.value_or(RecallEvaluation{});
   return std::tuple(eval.model, eval.precision, texts.texts, texts.bytes, texts.context,
-                    texts.stride, texts.far.has_value(), far.settings.context, far.settings.margin,
-                    far.window, far.tokens, eval.recall.has_value(), recall.questions,
-                    recall.documents);
+                    texts.stride, eval.recall.has_value(), recall.questions, recall.documents);
 }
 
 template <class R>
@@ -145,15 +129,6 @@ std::vector<std::string> row_cells(const Row& row) {
   return cells;
 }
 
-std::vector<std::string> far_header() {
-  return {"long-range nats", "other nats", "long-range retained", "all retained"};
-}
-
-std::vector<std::string> far_cells(const FarFigures& figures) {
-  return {number_text(figures.nats_far, 4), number_text(figures.nats_others, 4),
-          percent_text(figures.kept_far), percent_text(figures.kept_all)};
-}
-
 void drop_empty_columns(Table& table) {
   constexpr std::size_t kNames = 2;  // the first columns, which stay
   for (std::size_t c = table.header.size(); c-- > kNames;) {
@@ -168,17 +143,6 @@ Table row_table(std::span<const Row> rows) {
   Table table{.header = row_header()};
   for (const Row& row : rows) table.rows.push_back(row_cells(row));
   drop_empty_columns(table);
-  return table;
-}
-
-Table far_table(const FarReport& report) {
-  Table table{.header = {"attention", "routing"}};
-  for (const std::string& name : far_header()) table.header.push_back(name);
-  for (const FarRow& row : report.rows) {
-    auto& cells =
-        table.rows.emplace_back(std::vector{row.attention.name, row.attention.routing_text()});
-    for (const std::string& cell : far_cells(row.figures)) cells.push_back(cell);
-  }
   return table;
 }
 
@@ -220,17 +184,6 @@ std::string row_legend() {
          "divergence of the row's predictions from those of dense attention, KL(dense || row)";
 }
 
-std::string far_legend(const FarReport& report) {
-  const FarSettings& settings = report.settings;
-  return fmt::format(
-      "{} of {} tokens are long-range{} ({:.2f} %): dense attention beats itself with {} to {} "
-      "tokens of context by more than {} nats. retained: share of the long-range gain, (window - "
-      "row) / (window - dense) in nats; window: {}",
-      report.far, report.tokens, report.reference.empty() ? "" : " for " + report.reference,
-      100 * report.share(), settings.context, settings.context + settings.step() - 1,
-      settings.margin, report.window);
-}
-
 EvaluationFile evaluation_from_json(const nlohmann::json& json, const std::string& where) {
   if (!json.is_object() || !json.contains("model"))
     fail("{}: not a JSON file of focus eval --json", where);
@@ -249,7 +202,6 @@ std::vector<EvaluationFile> joined_evaluations(const std::vector<EvaluationFile>
       continue;
     }
     append_rows(same->texts->rows, eval.texts->rows);
-    if (same->texts->far) append_rows(same->texts->far->rows, eval.texts->far->rows);
     if (same->recall) append_rows(same->recall->rows, eval.recall->rows);
   }
   return joined;
@@ -260,13 +212,6 @@ void add_evaluation(HtmlReport& report, const EvaluationFile& eval) {
     fail("{}: the evaluation has neither texts nor answers", eval.where);
   if (eval.texts) add_perplexity(report, eval);
   if (eval.recall) add_answers(report, *eval.recall);
-  if (!eval.texts) return;
-  if (eval.texts->far) {
-    report.heading("Long-range tokens");
-    report.paragraph(far_legend(*eval.texts->far) + ".");
-    report.table(far_table(*eval.texts->far));
-  }
-  add_positions(report, eval.texts->rows);
 }
 
 }  // namespace focus

@@ -109,8 +109,6 @@ class SharedPrefix {
 constexpr Index kPassTokens = 4096;
 /// Tokens in common that are worth holding.
 constexpr Index kLeastHeld = 8;
-/// Pairs whose hidden states are held to be compared.
-constexpr std::size_t kComparedPairs = 128;
 Index common(const TokenIds& a, const TokenIds& b) {
   return static_cast<Index>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
@@ -159,10 +157,7 @@ class Scorer {
     });
   }
 
-  /// With `hidden`, also the last norm's output of the rows that predict each continuation.
-  std::vector<ScoredPair> run(std::vector<Tensor>* hidden) {
-    hidden_ = hidden;
-    if (hidden_ != nullptr) hidden_->resize(pairs_.size());
+  std::vector<ScoredPair> run() {
     if (!options_.causal || !rotate_alike()) {
       for (std::size_t i = 0; i < pairs_.size(); ++i) {
         const Feed whole = feeds({i, i + 1, 0}).front();
@@ -273,7 +268,6 @@ class Scorer {
       for (Index t = 0; t < feed.scored; ++t) rows.push_back({&feed, static_cast<std::size_t>(t)});
       for (const std::size_t pair : feed.pairs) {
         scored_[pair].log_probs.resize(feed.scored);
-        if (hidden_ != nullptr) (*hidden_)[pair] = Tensor::from({feed.scored, width}, of_feed);
       }
       done_ += feed.pairs.size();
     }
@@ -304,7 +298,6 @@ class Scorer {
   const PairScoring& options_;
   const ShareDone& progress_;
   std::vector<ScoredPair> scored_;
-  std::vector<Tensor>* hidden_ = nullptr;
   std::vector<std::size_t> order_;  // of the pairs: by context, length and continuation
   std::optional<SharedPrefix> held_;
   std::size_t done_ = 0;
@@ -323,66 +316,22 @@ std::vector<ScoredPair> score_pairs(Decoder& decoder, std::span<const TokenPair>
     check(!pair.context.empty() && !pair.continuation.empty(),
           "score_pairs: {} tokens of context and {} to score are not valid", pair.context.size(),
           pair.continuation.size());
-  std::vector<ScoredPair> scored;
-  std::int64_t computed = 0;
-  const bool compares = options.reference != nullptr;
-  for (std::size_t begin = 0; begin < pairs.size(); begin = scored.size()) {
-    const auto block = pairs.subspan(
-        begin, compares ? std::min(kComparedPairs, pairs.size() - begin) : pairs.size());
-    const ShareDone of_all = [&](double share) {
-      const double done = static_cast<double>(begin) + share * static_cast<double>(block.size());
-      if (progress) progress(done / static_cast<double>(pairs.size()));
-    };
-    std::vector<Tensor> own, expected;
-    Scorer scorer(decoder, block, options, of_all);
-    std::vector<ScoredPair> of_block = scorer.run(compares ? &own : nullptr);
-    computed += scorer.computed();
-    if (compares) Scorer(*options.reference, block, {}, {}).run(&expected);
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      of_block[i].kl = kl_rows(*options.reference, expected[i], decoder, own[i]);
-    std::ranges::move(of_block, std::back_inserter(scored));
-  }
+  Scorer scorer(decoder, pairs, options, progress);
+  const std::vector<ScoredPair> scored = scorer.run();
   for (std::size_t i = 0; i < scored.size(); ++i)
     if (!std::isfinite(scored[i].sum()))
       fail("pair {}: its log-probability is {}; the model's weights or the attention overflow",
            i + 1, scored[i].sum());
   if (work != nullptr) {
     for (const TokenPair& pair : pairs) work->tokens += pair.fed();
-    work->computed += computed;
+    work->computed += scorer.computed();
   }
   return scored;
 }
 
-std::vector<double> kl_rows(const Decoder& reference, const Tensor& reference_hidden,
-                            const Decoder& other, const Tensor& hidden) {
-  const NoGrad guard;
-  const Index vocab_size = reference.config().vocab_size;
-  check(reference_hidden.rows() == hidden.rows() && other.config().vocab_size == vocab_size,
-        "kl_rows: {} rows of {} ids do not fit {} of {}", hidden.rows(), other.config().vocab_size,
-        reference_hidden.rows(), vocab_size);
-  std::vector<double> divergences(hidden.rows());
-  for_logits(reference, reference_hidden, [&](Index first, Index rows, const Tensor& expected) {
-    const Tensor actual = other.logits(rows_of(hidden, first, rows)).value();
-    parallel_chunks(rows, rows_per_chunk(vocab_size), [&](Index begin, Index end) {
-      for (Index r = begin; r < end; ++r) {
-        const Real* const p = expected.data() + r * vocab_size;
-        const Real* const q = actual.data() + r * vocab_size;
-        const double of_p = totals(p, vocab_size).log_sum, of_q = totals(q, vocab_size).log_sum;
-        double sum = 0;
-        for (Index i = 0; i < vocab_size; ++i) {
-          const double log_p = static_cast<double>(p[i]) - of_p;
-          sum += std::exp(log_p) * (log_p - (static_cast<double>(q[i]) - of_q));
-        }
-        divergences[first + r] = std::max(0.0, sum);
-      }
-    });
-  });
-  return divergences;
-}
-
 TouchedPairs TouchedPairs::of(const ActiveAttention& active) {
   const AttentionSpec& mode = active.mode();
-  TouchedPairs touched{.layers = mode.layers};
+  TouchedPairs touched;
   if (const Mechanism* mechanism = active.mechanism()) {
     touched.window = 0;
     AnySettings settings = mechanism->settings();
@@ -398,9 +347,7 @@ TouchedPairs TouchedPairs::of(const ActiveAttention& active) {
 PairCounts TouchedPairs::count(const ModelConfig& config, Index tokens) const {
   PairCounts pairs;
   for (Index layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const bool attends_so = layers.empty() || std::ranges::count(layers, layer) > 0;
-    Index near = window && attends_so ? *window : tokens;
-    if (attends_so && !window_of_layer.empty()) near = window_of_layer[layer];
+    const Index near = window_of_layer.empty() ? window.value_or(tokens) : window_of_layer[layer];
     pairs += count_pairs({}, tokens, near, config.sliding_window(layer));
   }
   return pairs;

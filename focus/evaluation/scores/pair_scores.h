@@ -25,7 +25,6 @@ struct TokenPair {
 struct ScoredPair {
   std::vector<double> log_probs;  // of each token, in nats
   bool is_greedy = true;          // each token is the argmax
-  std::vector<double> kl = {};    // of each token's prediction, KL(reference || this), in nats
 
   double sum() const;
 };
@@ -34,7 +33,6 @@ struct PairScoring {
   /// Whether no token's output depends on later ones: only then can sequences share what they have
   /// in common, or be padded to one length.
   bool causal = true;
-  Decoder* reference = nullptr;  // whose predictions are compared with
 };
 
 /// Tokens that the pairs have, and those of them that went through the decoder.
@@ -49,17 +47,10 @@ std::vector<ScoredPair> score_pairs(Decoder& decoder, std::span<const TokenPair>
                                     const PairScoring& options, const ShareDone& progress = {},
                                     ScoringWork* work = nullptr);
 
-/// KL(reference || other) of the next token, in nats, for each row of the models' hidden states.
-/// The decoders may differ, their vocabularies may not.
-std::vector<double> kl_rows(const Decoder& reference, const Tensor& reference_hidden,
-                            const Decoder& other, const Tensor& hidden);
-
-/// The pairs that an attention may treat in another way than dense attention does: in these layers
-/// (empty: in all) those further apart than `window`; none where there is no window, as of dense
-/// attention itself.
+/// The pairs that an attention may treat in another way than dense attention does: those further
+/// apart than `window`; none where there is no window, as of dense attention itself.
 struct TouchedPairs {
   std::optional<Index> window = {};
-  std::vector<Index> layers = {};
   std::vector<Index> window_of_layer = {};  // where layers differ; else empty
 
   /// The window is the local one of a Focus or of a mechanism that has one, and 0 of one without.

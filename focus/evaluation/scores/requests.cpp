@@ -223,7 +223,6 @@ ScoreAnswer scored_answer(std::span<const TokenPair> pairs, std::span<const Scor
     answer.log_likelihood += scored[i].sum();
     answer.is_greedy = answer.is_greedy && scored[i].is_greedy;
     answer.tokens += static_cast<Index>(pairs[i].continuation.size());
-    answer.kl.insert(answer.kl.end(), scored[i].kl.begin(), scored[i].kl.end());
     touched += touches.count(config, pairs[i].fed());
   }
   answer.pairs = touched.all;
@@ -236,9 +235,8 @@ ScoreAnswer generated_answer(LoadedModel& model, const ActiveAttention& active,
                              const TouchedPairs& touches) {
   const auto [prompt, cut] =
       encoder.prompt(request.context, encoder.max_length() - request.max_gen_toks, request.where);
-  // Soft attention reads every key, a mechanism has no cache, and all layers have one or none.
-  const bool cached = active.mechanism() == nullptr && touches.layers.empty() &&
-                      active.mode().kind != AttentionKind::soft;
+  // Soft attention reads every key, and a mechanism has no cache.
+  const bool cached = active.mechanism() == nullptr && active.mode().kind != AttentionKind::soft;
   const GenerationModel generation = generation_model(
       model, active.mode(), cached ? std::optional(CacheDtype::float32) : std::nullopt);
   GenerationOptions options;
@@ -280,22 +278,18 @@ std::string answer_line(const ScoreRequest& request, const ScoreAnswer& answer) 
   if (request.type == Type::loglikelihood) json["is_greedy"] = answer.is_greedy;
   if (request.type != Type::generate_until) json["pairs"] = answer.pairs;
   json["pairs_touched"] = answer.pairs_touched;
-  if (!answer.kl.empty()) json["kl"] = answer.kl;
   if (answer.cut > 0) json["cut"] = answer.cut;
   return json_text(json);
 }
 
 std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec& attention,
                                          std::vector<ScoreRequest> requests,
-                                         const ScoreOptions& options, LoadedModel* reference,
-                                         const ShareDone& progress, ScoringWork* work) {
+                                         const ScoreOptions& options, const ShareDone& progress,
+                                         ScoringWork* work) {
   if (options.chat) use_chat_template(requests, model);
-  if (reference != nullptr) require_comparable(*reference, model);
   const RequestEncoder encoder(model, options.chat ? TextStart::none : options.start,
                                options.max_length);
   const Encoded all = encode_all(requests, encoder);
-  std::optional<ActiveAttention> dense;
-  if (reference != nullptr) dense.emplace(*reference, AttentionSpec{});
   const ActiveAttention active(model, attention);
   const auto generates = std::ranges::find(requests, Type::generate_until, &ScoreRequest::type);
   if (generates != requests.end() && !active.causal())
@@ -307,9 +301,7 @@ std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec
   const double share_scored =
       1 - of_all(std::ranges::count(requests, Type::generate_until, &ScoreRequest::type));
   const std::vector<ScoredPair> scored = score_pairs(
-      *model.decoder, all.pairs,
-      {.causal = active.causal(),
-       .reference = reference == nullptr ? nullptr : reference->decoder.get()},
+      *model.decoder, all.pairs, {.causal = active.causal()},
       [&](double share) {
         if (progress) progress(share * share_scored);
       },

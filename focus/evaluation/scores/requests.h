@@ -91,13 +91,12 @@ class RequestEncoder {
 struct ScoreAnswer {
   double log_likelihood = 0;
   bool is_greedy = true;
-  std::string text = {};        // generated
-  std::string stop = {};        // why it ended: "until", or as of generate()
-  Index tokens = 0;             // scored, or generated
-  Index cut = 0;                // tokens left out of the context to make it fit
-  std::int64_t pairs = 0;       // causal pairs, over all layers
-  double pairs_touched = 0;     // share of them that the attention may change
-  std::vector<double> kl = {};  // ScoredPair::kl of all its pairs
+  std::string text = {};     // generated
+  std::string stop = {};     // why it ended: "until", or as of generate()
+  Index tokens = 0;          // scored, or generated
+  Index cut = 0;             // tokens left out of the context to make it fit
+  std::int64_t pairs = 0;    // causal pairs, over all layers
+  double pairs_touched = 0;  // share of them that the attention may change
 };
 /// One line of JSON, without its end.
 std::string answer_line(const ScoreRequest& request, const ScoreAnswer& answer);
@@ -122,12 +121,10 @@ struct ScoreOptions {
 };
 
 /// Answers in the order of the requests. All are read into tokens first: what cannot be answered is
-/// said before anything is computed, as in read_requests(). `reference`: a model whose dense
-/// attention what is scored is compared with; throws where its tokenizer differs.
+/// said before anything is computed, as in read_requests().
 std::vector<ScoreAnswer> answer_requests(LoadedModel& model, const AttentionSpec& attention,
                                          std::vector<ScoreRequest> requests,
                                          const ScoreOptions& options,
-                                         LoadedModel* reference = nullptr,
                                          const ShareDone& progress = {},
                                          ScoringWork* work = nullptr);
 

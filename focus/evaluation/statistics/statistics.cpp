@@ -166,69 +166,8 @@ double normalised_mutual_information(const Contingency& table) {
   return std::clamp(2 * information / (rows + cols), 0.0, 1.0);
 }
 
-std::vector<Index> match_groups(const Contingency& table) {
-  // Kuhn's method with potentials on a square matrix of costs. Rows and columns are counted from 1;
-  // column 0 holds the row that is being placed.
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const auto rows = static_cast<std::size_t>(table.rows),
-             cols = static_cast<std::size_t>(table.cols);
-  const std::size_t n = std::max(rows, cols);
-  std::vector<double> row_price(n + 1, 0.0), col_price(n + 1, 0.0);
-  std::vector<std::size_t> row_of(n + 1, 0);
-  const auto reduced = [&](std::size_t row, std::size_t col) {
-    const bool real = row <= rows && col <= cols;
-    const double kept = real ? static_cast<double>(table.counts[(row - 1) * cols + col - 1]) : 0;
-    return -kept - row_price[row] - col_price[col];
-  };
-  for (std::size_t row = 1; row <= n; ++row) {
-    std::vector<double> least(n + 1, kInfinity);
-    std::vector<std::size_t> from(n + 1, 0);
-    std::vector<bool> used(n + 1, false);
-    row_of[0] = row;
-    std::size_t col = 0;
-    while (row_of[col] != 0) {
-      used[col] = true;
-      std::size_t next = 0;
-      for (std::size_t c = 1; c <= n; ++c) {
-        if (used[c]) continue;
-        if (const double cost = reduced(row_of[col], c); cost < least[c]) {
-          least[c] = cost;
-          from[c] = col;
-        }
-        if (next == 0 || least[c] < least[next]) next = c;
-      }
-      const double step = least[next];
-      for (std::size_t c = 0; c <= n; ++c) {
-        if (used[c]) {
-          row_price[row_of[c]] += step;
-          col_price[c] -= step;
-        } else {
-          least[c] -= step;
-        }
-      }
-      col = next;
-    }
-    for (; col != 0; col = from[col]) row_of[col] = row_of[from[col]];
-  }
-  std::vector<Index> matched(rows, -1);
-  for (std::size_t c = 1; c <= cols; ++c)
-    if (row_of[c] <= rows) matched[row_of[c] - 1] = static_cast<Index>(c) - 1;
-  return matched;
-}
-
-double kept_share(const Contingency& table) {
-  if (table.tokens == 0) return 1;
-  const std::vector<Index> matched = match_groups(table);
-  std::int64_t kept = 0;
-  for (Index a = 0; a < table.rows; ++a)
-    if (const Index b = matched[a]; b >= 0) kept += table.row(a)[b];
-  return static_cast<double>(kept) / static_cast<double>(table.tokens);
-}
-
 Agreement agreement(const Contingency& table) {
-  return {.rand = adjusted_rand_index(table),
-          .information = normalised_mutual_information(table),
-          .kept = kept_share(table)};
+  return {.rand = adjusted_rand_index(table), .information = normalised_mutual_information(table)};
 }
 
 TextWindows cut_windows(std::span<const EvalText> texts, Index context) {

@@ -45,21 +45,9 @@ double adjusted_rand_index(const Contingency& table);
 /// I(a; b) / ((H(a) + H(b)) / 2), in [0, 1]. 1 where both have one group alone.
 double normalised_mutual_information(const Contingency& table);
 
-/// The one-to-one matching of groups that keeps most tokens together (Kuhn 1955): for each group
-/// of the rows its group of the columns, or -1 where there are more rows than columns.
-std::vector<Index> match_groups(const Contingency& table);
-/// The share of the tokens that are in matched groups: that "keep their group".
-double kept_share(const Contingency& table);
-
-/// The three of two groupings of the same tokens.
+/// Both of two groupings of the same tokens.
 struct Agreement {
-  double rand = 0, information = 0, kept = 0;
-
-  void visit(auto&& f) {
-    f("adjusted_rand_index", rand);
-    f("normalised_mutual_information", information);
-    f("kept_share", kept);
-  }
+  double rand = 0, information = 0;
 };
 Agreement agreement(const Contingency& table);
 

@@ -152,10 +152,8 @@ class PlanReader {
     if (plan_.config.seeds.empty()) wrong("seeds is empty: name at least one, such as [1]");
     if (twice(plan_.config.seeds)) wrong("seeds: the same seed appears twice");
     const CompareEval& eval = plan_.config.eval;
-    const bool no_texts = eval.valid.empty() && eval.texts.target.empty();
-    if (no_texts && eval.recall.empty())
+    if (eval.valid.empty() && eval.texts.target.empty() && eval.recall.empty())
       wrong("eval.valid is empty: name the texts that runs are compared on, or eval.recall");
-    if (no_texts && eval.far > 0) wrong("eval.far needs texts, but eval.valid is empty");
     for (const auto& [key, texts] :
          {std::pair{"eval.texts", eval.texts}, std::pair{"eval.test_texts", eval.test_texts}})
       if (texts.target.empty() != texts.source.empty())

@@ -24,7 +24,6 @@ struct CompareEval {
   std::vector<std::string> valid = {}, test = {};
   TargetAndSource texts = {}, test_texts = {};
   EvalSettings settings = {};
-  Index far = 0;                         // tokens of short context; 0: no far tokens
   std::vector<std::string> recall = {};  // as `focus eval --recall` takes them
 
   /// A split's name and its texts, those that there are; the ones of tests last, if at all.
@@ -38,11 +37,6 @@ struct CompareEval {
       "texts for target loss against source loss; in addition to valid or instead of it");
     f("test_texts", test_texts, "the same for test, read only with --final");
     settings.visit_windows(f);  // examples are read as the run reads them
-    f("far", far,
-      "also measure the loss on long-range tokens (those that dense attention predicts better, by "
-      "0.5 nats, than the same model with this many tokens of context) and the share of the "
-      "long-range gain that each row retains; 0: off",
-      {0, 1 << 22});
     f("recall", recall,
       "long-range questions and answers: JSON lines written by focus corpus --questions, or a kind "
       "with its options, recall:keys=8:distance=64,256:documents=100");

@@ -26,25 +26,25 @@ Table text_table(const SeedRows& rows, std::string_view split, const std::string
   };
   add(table.header, row_header());
   add(table.header, {"seeds", "std", "min-max"});
-  add(table.header, far_header());
   add(table.header, {"trained", "train tok/s", "peak memory"});
   for (const OverSeeds<TextRow>& row : rows) {
     const TextRow& mean = row.mean;
     if (mean.split != split) continue;
-    const bool several = row.seeds > 1;
+    const bool several = row.rows.size() > 1;
+    const auto losses = row.each([](const TextRow& r) { return r.row.perplexity; });
+    const auto peaks = row.each([](const TextRow& r) { return r.train_peak_bytes.value_or(0); });
     std::vector<std::string>& cells = table.rows.emplace_back();
     cells.push_back(mean.run.name);
     add(cells, row_cells(mean.row));
     add(cells,
-        {fmt::format("{}", row.seeds), several ? number_text(row.deviation.row.perplexity, 4) : "-",
-         several ? fmt::format("{:.4f}-{:.4f}", row.least.row.perplexity, row.most.row.perplexity)
+        {fmt::format("{}", row.rows.size()),
+         several ? number_text(standard_deviation(losses), 4) : "-",
+         several ? fmt::format("{:.4f}-{:.4f}", std::ranges::min(losses), std::ranges::max(losses))
                  : "-"});
-    add(cells, far_cells(mean.far));
     const auto& parameters = mean.run.trainable_parameters;
-    const auto& peak = row.most.train_peak_bytes;
     add(cells, {parameters ? fmt::format("{}", *parameters) : "-",
                 number_text(mean.train_tokens_per_second, 0),
-                peak ? format_bytes(static_cast<double>(*peak)) : "-"});
+                mean.train_peak_bytes ? format_bytes(std::ranges::max(peaks)) : "-"});
   }
   drop_empty_columns(table);
   return table;
@@ -118,10 +118,6 @@ void add_points(HtmlReport& page, const SeedRows& rows, std::string_view split) 
         .y_label = "KL, nats per token",
         .log_y = true},
        share, [](const TextRow& r) { return r.row.kl.value_or(0) > 0 ? *r.row.kl : NAN; });
-  draw({.title = fmt::format("Share of the long-range gain retained ({})", split),
-        .x_label = density,
-        .y_label = "retained on long-range tokens, %"},
-       share, [](const TextRow& r) { return 100 * r.far.kept_far.value_or(NAN); });
   draw(
       {.title = fmt::format("Perplexity against speed ({})", split),
        .x_label = "tokens scored per second",
@@ -210,7 +206,7 @@ Table answers_table(const std::string& questions, const std::vector<OverSeeds<An
   std::set<std::pair<std::int64_t, std::int64_t>> distances;
   std::int64_t answers = 0;
   for (const OverSeeds<AnswersRow>& row : rows) {
-    answers = std::max(answers, row.most.figures.answers);
+    for (const AnswersRow& one : row.rows) answers = std::max(answers, one.figures.answers);
     if (row.mean.to) distances.emplace(*row.mean.from, *row.mean.to);
   }
   Table table{.caption = fmt::format("{}: {} documents, {} answers", questions,
@@ -219,7 +215,9 @@ Table answers_table(const std::string& questions, const std::vector<OverSeeds<An
   for (const auto& [from, to] : distances)
     table.header.push_back(fmt::format("{} to {}", from, to));
   std::vector<std::pair<std::string, AttentionLabel>> lines;
-  for (const auto& [seeds, mean, deviation, least, most] : rows) {
+  for (const auto& row : rows) {
+    const AnswersRow& mean = row.mean;
+    const std::size_t seeds = row.rows.size();
     const std::pair line(mean.run.name, mean.attention);
     const auto at = std::ranges::find(lines, line) - lines.begin();
     if (at == std::ssize(lines)) {
@@ -237,7 +235,8 @@ Table answers_table(const std::string& questions, const std::vector<OverSeeds<An
     }
     cells[3] = fmt::format("{}", seeds);
     cells[4] = right;
-    if (seeds > 1) cells[5] = number_text(100 * deviation.figures.right, 1);
+    const auto right_of_seeds = row.each([](const AnswersRow& r) { return r.figures.right; });
+    if (seeds > 1) cells[5] = number_text(100 * standard_deviation(right_of_seeds), 1);
   }
   return table;
 }
@@ -249,10 +248,10 @@ void add_recall(HtmlReport& page, const std::vector<AnswersRow>& answers) {
   for (const auto& [questions, rows] : answers_of(answers)) {
     page.table(answers_table(questions, rows));
     std::vector<std::pair<std::string, Point>> points;
-    for (const auto& [seeds, mean, deviation, least, most] : rows)
-      if (mean.to)
-        points.push_back({fmt::format("{}, {}", mean.run.name, mean.attention.name),
-                          {static_cast<double>(*mean.to), 100 * mean.figures.right}});
+    for (const auto& row : rows)
+      if (row.mean.to)
+        points.push_back({fmt::format("{}, {}", row.mean.run.name, row.mean.attention.name),
+                          {static_cast<double>(*row.mean.to), 100 * row.mean.figures.right}});
     add_recall_chart(page, fmt::format("Correct answers by distance ({})", questions), points);
   }
 }
@@ -326,6 +325,14 @@ void add_mean_curves(HtmlReport& report, const std::vector<RunOutcome>& outcomes
 
 }  // namespace
 
+double standard_deviation(const std::vector<double>& values) {
+  const auto n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double value : values) squares += std::pow(value - mean, 2);
+  return n > 1 ? std::sqrt(squares / (n - 1)) : 0;
+}
+
 SeedRows text_rows_over_seeds(const std::vector<TextRow>& rows) {
   std::vector<TextRow> done = rows;
   std::erase_if(done, [](const TextRow& row) { return row.error.has_value(); });
@@ -380,13 +387,6 @@ std::string compare_page(const CompareConfig& config, std::size_t planned, const
       "training process. Figures that are not causal use later tokens and are not in the charts.",
       done, done == planned ? "" : fmt::format(" of {}, the others are not finished", planned),
       fmt::join(config.seeds, ", "), row_legend()));
-  if (config.eval.far > 0)
-    page.paragraph(fmt::format(
-        "long-range: tokens that dense attention of the row's own model predicts better, by more "
-        "than 0.5 nats, than the same model with {} tokens of context. retained: share of the "
-        "long-range gain, (window - row) / (window - dense) in nats, on long-range tokens and on "
-        "all; the window is the row's own local window with its first tokens.",
-        config.eval.far));
   add_forgetting(page, means, "target", "source");
   add_forgetting(page, means, "test target", "test source");
   for (const auto& [split, title] : splits_of(means)) {

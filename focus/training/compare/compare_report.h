@@ -52,8 +52,6 @@ struct TextRow {
   std::string split = {}, texts = {}, tokenizer = {};
   std::int64_t context = 0, stride = 0, documents = 0, bytes = 0;
   Row row = {};
-  std::optional<std::int64_t> far_tokens = {};
-  FarFigures far = {};
 
   void visit(auto&& f) {
     run.visit(f);
@@ -62,8 +60,6 @@ struct TextRow {
     FOCUS_MEMBERS(f, train_tokens_per_second, train_peak_bytes, split, texts, tokenizer, context,
                   stride, documents, bytes);
     row.visit(f);
-    f("far_tokens", far_tokens);
-    far.visit(f);
   }
 };
 
@@ -122,44 +118,37 @@ struct EachNumber {
 template <class F>
 EachNumber(F) -> EachNumber<F>;
 
-/// Rows that differ in their seed, as one: of each number that they visit the mean over the seeds
-/// (where all rows have it), deviation, least and most. What is not a number is the first row's.
+/// Rows that differ in their seed, as one: `mean` has of each number that they visit the mean
+/// (where all rows have it). What is not a number is the first row's.
 template <class T>
 struct OverSeeds {
-  std::size_t seeds = 0;
-  T mean, deviation, least, most;
+  std::vector<T> rows;
+  T mean;
 
-  explicit OverSeeds(const std::vector<T>& rows)
-      : seeds(rows.size()), mean(rows[0]), deviation(rows[0]), least(rows[0]), most(rows[0]) {
-    std::vector<std::vector<double>> numbers;  // of the visit, [numbers][rows]
+  explicit OverSeeds(std::vector<T> of_seeds) : rows(std::move(of_seeds)), mean(rows[0]) {
+    std::vector<double> sums;  // of the numbers of a visit
     for (T row : rows) {
       std::size_t i = 0;
       row.visit(EachNumber{[&](double number) {
-        if (i == numbers.size()) numbers.emplace_back();
-        numbers[i++].push_back(number);
+        if (i == sums.size()) sums.push_back(0);
+        sums[i++] += number;
         return number;
       }});
     }
-    const auto set = [&](T& row, auto&& of) {
-      std::size_t i = 0;
-      row.visit(EachNumber{[&](double) { return of(numbers[i++]); }});
-    };
-    using Values = std::vector<double>;
-    const auto mean_of = [](const Values& values) {
-      return std::accumulate(values.begin(), values.end(), 0.0) /
-             static_cast<double>(values.size());
-    };
-    set(mean, mean_of);
-    set(deviation, [&](const Values& values) {  // by n - 1; 0 of one seed
-      double squares = 0;
-      for (const double value : values) squares += std::pow(value - mean_of(values), 2);
-      const auto n = static_cast<double>(values.size());
-      return n > 1 ? std::sqrt(squares / (n - 1)) : 0;
-    });
-    set(least, [](const Values& values) { return std::ranges::min(values); });
-    set(most, [](const Values& values) { return std::ranges::max(values); });
+    std::size_t i = 0;
+    mean.visit(EachNumber{[&](double) { return sums[i++] / static_cast<double>(rows.size()); }});
+  }
+  /// A figure of each row.
+  template <class F>
+  std::vector<double> each(F&& figure) const {
+    std::vector<double> values;
+    for (const T& row : rows) values.push_back(static_cast<double>(figure(row)));
+    return values;
   }
 };
+
+/// Deviation of figures over seeds, by n - 1; 0 of one.
+double standard_deviation(const std::vector<double>& values);
 
 /// Rows of the same key(row) as one each, in the order of the first.
 template <class T, class Key>

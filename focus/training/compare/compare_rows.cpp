@@ -40,11 +40,6 @@ TextRow text_row(const RunOutcome& run, const std::string& split, const TextEval
   row.bytes = texts.bytes;
   row.row = figures;
   row.row.group_sizes.reset();  // many numbers, which the file of the run has
-  row.row.by_position.reset();
-  if (!texts.far) return row;
-  row.far_tokens = texts.far->far;
-  const auto far = std::ranges::find(texts.far->rows, figures.attention, &FarRow::attention);
-  if (far != texts.far->rows.end()) row.far = far->figures;
   return row;
 }
 

@@ -154,40 +154,24 @@ TEST(ActiveAttention, LeavesTheModelAsItWas) {
   }
 }
 
-TEST(ActiveAttention, InSomeLayersAloneTheOthersAreDense) {
+TEST(ActiveAttention, SummaryTokensDifferByLayerWhereTheSpecSaysSo) {
   LoadedModel model = with_keys();
   const NoGrad guard;
   const auto hidden = [&](const std::string& word) {
     const ActiveAttention active(model, spec_of(word, model));
     return model.decoder->hidden_states(random_ids(20, kTinyVocabulary, 2), 1).value();
   };
-  const Tensor dense = hidden("dense");
-  for (const std::string word : {"window:3", "summary:0:block=1", "local"}) {
-    const Tensor all = hidden(word);
-    EXPECT_TRUE(same_bits(hidden(word + ":layers=0+1+2"), all)) << word;
-    EXPECT_TRUE(same_bits(hidden(word + ":layers=2+1+0"), all)) << word;
-    EXPECT_FALSE(same_bits(hidden(word + ":layers=1"), all)) << word;
-    EXPECT_FALSE(same_bits(hidden(word + ":layers=1"), dense)) << word;
-  }
-  EXPECT_TRUE(same_bits(hidden("dense"), dense));
-  // A layer that reads every group is a dense one.
   EXPECT_TRUE(same_bits(hidden("summary:m_by_layer=1+1+1"), hidden("summary:1")));
-  EXPECT_LT(relative_difference(hidden("summary:block=1:m_by_layer=4+0+4"),
-                                hidden("summary:0:block=1:layers=1")),
-            1e-5);
+  EXPECT_FALSE(same_bits(hidden("summary:block=1:m_by_layer=1+0+1"), hidden("summary:1:block=1")));
+  // A layer that reads every group is a dense one.
+  EXPECT_LT(relative_difference(hidden("summary:block=1:m_by_layer=4+4+4"), hidden("dense")), 1e-5);
   EXPECT_TRUE(same_bits(hidden("summary:1:w_by_layer=7+7+7"), hidden("summary:1:local_window=7")));
-  EXPECT_LT(relative_difference(hidden("summary:block=1:m_by_layer=4+0+4:w_by_layer=2+7+3"),
-                                hidden("summary:0:block=1:local_window=7:layers=1")),
-            1e-5);
-  EXPECT_EQ(names_of(model, {"window:3:layers=2+0", "summary:m_by_layer=4+0+1",
-                             "summary:1:w_by_layer=0+2+1"}),
-            (Words{"window w=3 in layer 0+2", "summary m=4+0+1 by layer w=4, keys",
-                   "summary m=1 w=0+2+1 by layer, keys"}));
+  EXPECT_EQ(names_of(model, {"summary:m_by_layer=4+0+1", "summary:1:w_by_layer=0+2+1"}),
+            (Words{"summary m=4+0+1 by layer w=4, keys", "summary m=1 w=0+2+1 by layer, keys"}));
   for (const auto& [word, part] :
-       {std::pair("window:3:layers=3", "layer 3, but tiny gpt2 has 3"),
-        std::pair("window:3:layers=", "not a list of numbers"),
-        std::pair("window:3:layers=1+", "not a list of numbers"),
-        std::pair("window:3:layers=-1", "not a list of numbers"),
+       {std::pair("summary:m_by_layer=", "not a list of numbers"),
+        std::pair("summary:m_by_layer=1+", "not a list of numbers"),
+        std::pair("summary:m_by_layer=-1", "not a list of numbers"),
         std::pair("summary:m_by_layer=1+2", "2 values for 3 layers"),
         std::pair("summary:m_by_layer=1+2+5", "has 4 groups"),
         std::pair("summary:w_by_layer=1+2", "w_by_layer has 2 values for 3 layers")})
@@ -283,28 +267,22 @@ TEST(Evaluation, RowsShareWhatDenseAttentionPredicts) {
   }
 }
 
-/// What an evaluation of several texts says, as text, and its losses token by token.
-std::pair<std::string, std::vector<double>> said_by(Ranks& ranks, const char* word) {
+/// What an evaluation of several texts says, as text.
+std::string said_by(Ranks& ranks, const char* word) {
   LoadedModel model = with_focus();
   // One pass holds 256 windows of 16 tokens.
   const std::vector<EvalText> texts = {tiny_text(700), tiny_text(30), tiny_text(600)};
   const EvalSettings settings{.context = 16, .stride = 1, .against = Against::dense};
-  TokenLosses losses;
-  const AttentionSpec spec = spec_of(word, model);
-  Row row = evaluate(model, spec, texts, settings, {.losses = &losses, .ranks = &ranks});
-  std::vector<double> numbers = losses.nats;
-  for (const auto* places : {&losses.before, &losses.token})
-    for (const Index place : *places) numbers.push_back(static_cast<double>(place));
-  numbers.push_back(static_cast<double>(losses.tokens));
+  Row row = evaluate(model, spec_of(word, model), texts, settings, {.ranks = &ranks});
+  EXPECT_EQ(row.tokens_scored, 699 + 29 + 599);
   row.tokens_per_second.reset();
-  return {struct_to_json(row).dump(), numbers};
+  return struct_to_json(row).dump();
 }
 
 TEST(Evaluation, ProcessesThatShareItHaveTheFiguresOfOne) {
   for (const char* word : {"soft", "hard:1", "window:4", "dense"}) {
     SCOPED_TRACE(word);
     const auto wanted = said_by(one_process(), word);
-    EXPECT_EQ(wanted.second.size(), 3U * (699 + 29 + 599) + 1);
     for (const int count : {2, 3, 9})  // more than there are passes, too
       ThreadRanks::run(count, [&](Ranks& ranks) { EXPECT_EQ(said_by(ranks, word), wanted); });
   }
@@ -319,21 +297,20 @@ TEST(Evaluation, RefusesWindowsThatDoNotFit) {
 }
 
 /// -log p of each token of `ids` but the first.
-std::vector<double> nats_of(Decoder& decoder, const std::vector<std::int32_t>& ids) {
-  TokenLosses losses;
-  const auto size = static_cast<Index>(ids.size());
-  evaluate(decoder, EvalText{"one", ids, 1}, {.context = size, .stride = size},
-           {.losses = &losses});
-  return losses.nats;
+std::vector<double> nats_of(const Decoder& decoder, const std::vector<std::int32_t>& ids) {
+  const NoGrad guard;
+  auto nats =
+      decoder.cross_entropy_rows(decoder.hidden_states(ids, 1).value(), shifted_targets(ids, 1));
+  nats.pop_back();
+  return nats;
 }
 
 TEST(Evaluation, ATokenBeforeEachWindowIsItsFirst) {
   const LoadedModel model = tiny_loaded();
   EvalText text = tiny_text(23);
   text.window_start = 3;
-  TokenLosses losses;
-  evaluate(*model.decoder, text, {.context = 8, .stride = 5}, {.losses = &losses});
-  std::vector<double> expected;
+  const Row row = evaluate(*model.decoder, text, {.context = 8, .stride = 5});
+  double expected = 0;
   std::size_t scored = 0;
   for (std::size_t begin = 0; scored < text.ids.size(); begin += 5) {
     const std::size_t end = std::min(begin + 7, text.ids.size());
@@ -341,16 +318,12 @@ TEST(Evaluation, ATokenBeforeEachWindowIsItsFirst) {
                                      text.ids.begin() + static_cast<std::ptrdiff_t>(end));
     window.insert(window.begin(), 3);
     const std::vector<double> nats = nats_of(*model.decoder, window);
-    expected.insert(expected.end(), nats.end() - static_cast<std::ptrdiff_t>(end - scored),
-                    nats.end());
+    expected = std::accumulate(nats.end() - static_cast<std::ptrdiff_t>(end - scored), nats.end(),
+                               expected);
     scored = end;
   }
-  ASSERT_EQ(losses.nats.size(), text.ids.size());  // the first one too
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_NEAR(losses.nats[i], expected[i], 1e-5) << i;
-    EXPECT_EQ(losses.token[i], static_cast<Index>(i));
-  }
-  EXPECT_EQ(losses.before[0], 1);
+  ASSERT_EQ(row.tokens_scored, std::ssize(text.ids));  // the first one too
+  EXPECT_NEAR(row.nats_per_token, expected / static_cast<double>(text.ids.size()), 1e-5);
   EXPECT_THROW(evaluate(*model.decoder, text, {.context = 8, .stride = 8}), std::invalid_argument);
 }
 
@@ -381,12 +354,12 @@ TEST(Positions, WhatStandsBeyondTheTableIsEvaluated) {
   const EvalText text{"tiny", random_ids(300, kTinyVocabulary, 8), 300};
   const EvalSettings settings =
       EvalSettings{.context = 300, .beyond_positions = true}.for_model(model);
-  TokenLosses far, near;
-  evaluate(*model.decoder, text, settings, {.losses = &far});
-  evaluate(*model.decoder, text, {.context = 128, .stride = 64}, {.losses = &near});
-  ASSERT_EQ(far.nats.size(), 299U);
-  for (std::size_t i = 0; i < 127; ++i) EXPECT_NEAR(far.nats[i], near.nats[i], 1e-4) << i;
-  for (const double nats : far.nats) EXPECT_TRUE(std::isfinite(nats));
+  const auto far = nats_of(*model.decoder, text.ids);
+  const auto near = nats_of(*model.decoder, {text.ids.begin(), text.ids.begin() + 128});
+  ASSERT_EQ(far.size(), 299U);
+  for (std::size_t i = 0; i < 127; ++i) EXPECT_NEAR(far[i], near[i], 1e-4) << i;
+  EXPECT_NEAR(evaluate(*model.decoder, text, settings).nats_per_token,
+              std::accumulate(far.begin(), far.end(), 0.0) / 299, 1e-4);
 }
 
 }  // namespace

@@ -46,34 +46,22 @@ TEST(AttentionSpeed, RoutedGroupsAreNearlyEqual) {
   EXPECT_EQ(speed.routing.seconds.size(), speed.focus.seconds.size());
 }
 
-TEST(AttentionSpeed, PhasesAreThoseOfTheFastestRunAndNoLonger) {
+TEST(AttentionSpeed, BackwardCountsItsProducts) {
   AttentionSpeedOptions options = tiny();
-  options.backward = options.soft = true;
+  options.backward = true;
   options.hard_gate = HardGate::keep;
   const AttentionSpeed speed = measure_attention(options, 300, kSilent);
   EXPECT_EQ(speed.flops_per_pair, 4 * 2 * 8 * 3.5);
-  double sum = 0;
-  std::vector<std::string> names;
-  for (const Profile::Entry& phase : speed.focus.phases) {
-    sum += phase.seconds;
-    names.push_back(phase.name);
-  }
-  EXPECT_EQ(names, (std::vector<std::string>{"sort", "local band", "merge", "grouped attention",
-                                             "sparse_attention", "sparse_attention backward"}));
-  EXPECT_GT(sum, 0);
-  EXPECT_LE(sum, speed.focus.fastest());
   EXPECT_LE(speed.focus.fastest(), speed.focus.seconds.back());
-  EXPECT_FALSE(speed.dense.seconds.empty() || speed.soft.seconds.empty());
   EXPECT_GT(speed.dense.peak_bytes, 300u * 2 * 8 * sizeof(Real));  // the output at least
 }
 
 TEST(AttentionSpeed, LongerThanDenseUpToIsNotRun) {
   AttentionSpeedOptions options = tiny();
-  options.soft = true;
   options.dense_up_to = 64;
   EXPECT_FALSE(measure_attention(options, 64, kSilent).dense.seconds.empty());
   const AttentionSpeed longer = measure_attention(options, 65, kSilent);
-  EXPECT_TRUE(longer.dense.seconds.empty() && longer.soft.seconds.empty());
+  EXPECT_TRUE(longer.dense.seconds.empty());
   EXPECT_TRUE(std::isnan(longer.speedup()));
 }
 

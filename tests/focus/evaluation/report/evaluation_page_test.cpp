@@ -35,16 +35,6 @@ EvaluationFile everything() {
                       row("hard k=1", AttentionKind::hard, 2.5)};
   eval.recall = {.questions = "q.jsonl",
                  .rows = {answers("dense", 1, 0.9), answers("hard k=1", 1, 0.5)}};
-  eval.texts->far = {.settings = {.context = 64, .margin = 0.5},
-                     .tokens = 100,
-                     .far = 30,
-                     .window = "sink_window w=32",
-                     .rows = {{{.name = "dense"}, {1, 1, 1, 1}},
-                              {{.name = "hard k=1"}, {2, 1, 0.625, {}}},
-                              {{.name = "sink_window w=32"}, {3, 1, 0, 0}}}};
-  for (Row& one : eval.texts->rows)
-    one.by_position = {{.from = 1, .to = 1, .tokens = 2, .nats_per_token = 3},
-                       {.from = 2, .to = 3, .tokens = 4, .nats_per_token = 2}};
   return eval;
 }
 
@@ -79,14 +69,12 @@ TEST(EvaluationPage, JoinsWhatIsOfTheSameTokens) {
   first.where = "a";
   other.where = "c";
   more.texts->rows.push_back(row("summary m=2", AttentionKind::summary, 2.05));
-  more.texts->far->rows.push_back({{.name = "summary m=2"}, {1, 1, 0.5, 0.5}});
   more.recall->rows.push_back(answers("summary m=2", 1, 0.8));
   other.texts->context = 32;
   apart.texts->rows[1].perplexity = 2.6;  // another attention of the same name
   const auto joined = joined_evaluations({first, more, other, apart, {}});
   ASSERT_EQ(joined.size(), 4U);
   EXPECT_EQ(joined[0].texts->rows.size(), 3U);
-  EXPECT_EQ(joined[0].texts->far->rows.size(), 4U);
   EXPECT_EQ(joined[0].recall->rows.size(), 3U);
   EXPECT_EQ(joined[0].where, "a");
   EXPECT_EQ(joined[1].where, "c");
@@ -95,21 +83,18 @@ TEST(EvaluationPage, JoinsWhatIsOfTheSameTokens) {
 
 TEST(EvaluationPage, HoldsTablesAndCharts) {
   const std::string html = page_of(everything());
-  for (const char* part :
-       {"Recall: q.jsonl", "33 to 64", "50.0 %", "Long-range tokens", "64 to 79 tokens",
-        "30 of 100 tokens", "62.5 %", "Loss by position", "Correct answers by distance",
-        "Perplexity against attention density", "long-range retained"})
+  for (const char* part : {"Recall: q.jsonl", "33 to 64", "50.0 %", "Correct answers by distance",
+                           "Perplexity against attention density"})
     EXPECT_THAT(html, HasSubstr(part));
   const std::regex chart("<figure");
-  EXPECT_EQ(std::distance(std::sregex_iterator(html.begin(), html.end(), chart), {}), 3);
+  EXPECT_EQ(std::distance(std::sregex_iterator(html.begin(), html.end(), chart), {}), 2);
 }
 
 TEST(EvaluationPage, OnlyShowsWhatThereIs) {
   EvaluationFile recall = everything();
   recall.texts.reset();
   const std::string html = page_of(recall);
-  EXPECT_THAT(html, AllOf(Not(HasSubstr("Perplexity")), Not(HasSubstr("Long-range tokens")),
-                          HasSubstr("Recall")));
+  EXPECT_THAT(html, AllOf(Not(HasSubstr("Perplexity")), HasSubstr("Recall")));
   EXPECT_THROW(page_of({}), std::runtime_error);
 }
 

@@ -101,11 +101,10 @@ TEST(ScorePairs, SequencesShareNothingWhereTheirLengthsRotateThem) {
 
 TEST(ScorePairs, SharedContextsGiveTheNumbersOfWholeSequencesInEveryAttention) {
   LoadedModel model = byte_model_with_focus();
-  expect_scores(model,
-                {"local", "hard:2:gate=drop", "soft:layers=1", "summary:1:block=4",
-                 "soft:balance=sequence", "hard:1:balance=sequence", "window:8", "sink_window:8",
-                 "performer:16", "routing_transformer:4:shared_qk=false", "sparq:8", "magicpig:4",
-                 "quest:2", "moba:2:block_size=8", "oracle:4", "random_groups:3"});
+  expect_scores(model, {"local", "hard:2:gate=drop", "summary:1:block=4", "soft:balance=sequence",
+                        "hard:1:balance=sequence", "window:8", "sink_window:8", "performer:16",
+                        "routing_transformer:4:shared_qk=false", "sparq:8", "magicpig:4", "quest:2",
+                        "moba:2:block_size=8", "oracle:4", "random_groups:3"});
 }
 
 TEST(ScorePairs, GreedyWhereEveryTokenIsTheLikeliest) {
@@ -147,21 +146,6 @@ TEST(ScorePairs, RefusesNumbersThatAreNone) {
   EXPECT_THROW(score_pairs(*model.decoder, pairs(), {}), std::runtime_error);
 }
 
-TEST(KlRows, EqualsTheDecodersOwnAndSeesAnotherDecoder) {
-  LoadedModel model = byte_model(), other = byte_model("llama", 2);
-  const Tensor a = randn({5, 24}, 1), b = randn({5, 24}, 2);
-  const auto own = model.decoder->kl_divergence_rows(b, a);
-  const auto rows = kl_rows(*model.decoder, a, *model.decoder, b);
-  ASSERT_EQ(rows.size(), 5u);
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    EXPECT_NEAR(rows[r], own[r], 1e-5);
-    EXPECT_GT(rows[r], 0);
-  }
-  const auto across = kl_rows(*model.decoder, a, *other.decoder, a);
-  EXPECT_GT(across[0], 1e-3);
-  EXPECT_NEAR(kl_rows(*model.decoder, a, *model.decoder, a)[0], 0, 1e-12);
-}
-
 TEST(TouchedPairs, AreThoseBeyondTheWindow) {
   const ModelConfig config = tiny_config("llama");
   const auto distant = [&](Index tokens, const TouchedPairs& touches) {
@@ -173,7 +157,6 @@ TEST(TouchedPairs, AreThoseBeyondTheWindow) {
   EXPECT_EQ(distant(5, {.window = 4}), 0);  // all lie inside
   EXPECT_EQ(distant(6, {.window = 4}), 3);
   EXPECT_EQ(distant(4, {.window = 0}), 18);
-  EXPECT_EQ(distant(4, {.window = 0, .layers = {0, 2}}), 12);
   EXPECT_EQ(distant(4, {.window = 1, .window_of_layer = {0, 4, 2}}), 7);
 }
 
@@ -190,7 +173,6 @@ TEST(TouchedPairs, BeginAtTheWindowOfTheFocusOrOfTheMechanism) {
   EXPECT_EQ(touches("summary:1:w_by_layer=7+0+3").window_of_layer, (std::vector<Index>{7, 0, 3}));
   EXPECT_EQ(touches("window:12").window, 12);
   EXPECT_EQ(touches("performer:16").window, 0);
-  EXPECT_EQ(touches("soft:layers=0+2").layers, (std::vector<Index>{0, 2}));
 }
 
 }  // namespace

@@ -104,28 +104,6 @@ TEST(Requests, AreAnsweredInTheirOrder) {
   EXPECT_EQ(soft[1].pairs_touched, 0);  // five tokens inside a window of 4
   EXPECT_GT(soft[3].pairs_touched, 0);
   EXPECT_EQ(soft[1].pairs, model.decoder->config().num_hidden_layers * 5 * 6 / 2);
-  EXPECT_TRUE(soft[3].kl.empty());
-}
-
-TEST(Requests, AReferenceGivesTheDivergenceOfEveryScoredToken) {
-  LoadedModel model = byte_model_with_focus(), same = byte_model(), other = byte_model("llama", 2);
-  std::string lines;
-  for (int i = 0; i < 150; ++i)  // more than one block
-    lines += nlohmann::json({{"type", "loglikelihood"},
-                             {"context", "0123456789" + std::to_string(i)},
-                             {"continuation", "45"}})
-                 .dump() +
-             "\n";
-  const auto requests = read(lines);
-  const auto alone = answer_requests(model, {}, requests, {});
-  const auto dense = answer_requests(model, {}, requests, {}, &same);
-  const auto across = answer_requests(model, {}, requests, {}, &other);
-  for (std::size_t i = 0; i < alone.size(); ++i) {
-    EXPECT_NEAR(dense[i].log_likelihood, alone[i].log_likelihood, 1e-5);
-    ASSERT_EQ(dense[i].kl.size(), 2u);
-    EXPECT_NEAR(dense[i].kl[0] + dense[i].kl[1], 0, 1e-9);
-    EXPECT_GT(across[i].kl[1], 1e-3);
-  }
 }
 
 TEST(Requests, AGenerationEndsBeforeWhatItIsToEndWith) {
@@ -175,7 +153,7 @@ TEST(Requests, WhatCannotBeAnsweredIsSaidBeforeAnythingIsComputed) {
             "cannot generate"}}) {
     const auto requests = read(std::string(kGood) + "\n" + line);
     EXPECT_THAT(error_of([&] {
-                  answer_requests(model, spec, requests, options, nullptr,
+                  answer_requests(model, spec, requests, options,
                                   [](double) { ADD_FAILURE() << "computed"; });
                 }),
                 AllOf(HasSubstr("in.jsonl:2"), HasSubstr(part)));
@@ -195,7 +173,6 @@ TEST(AnswerLine, HoldsTheIdAndWhatTheTypeHas) {
             nlohmann::json::parse(R"({"id":{"task":"x"},"type":"loglikelihood","tokens":2,
                 "log_likelihood":-1.5,"is_greedy":false,"pairs":6,"pairs_touched":0.25})"));
   EXPECT_EQ(json({.cut = 3}).at("cut"), 3);
-  EXPECT_EQ(json({.kl = {0.5, 0}}).at("kl"), (std::vector{0.5, 0.0}));
   request = {.type = ScoreRequest::Type::generate_until};
   EXPECT_EQ(json({.text = "\"x", .stop = "until", .tokens = 4}),
             nlohmann::json::parse(R"({"type":"generate_until","text":"\"x","stop":"until",

@@ -128,27 +128,5 @@ TEST(Groupings, AreTheSameForAnyNumberOfThreads) {
     }
 }
 
-TEST(Groupings, AgreementOfAdaptersIsLayerByLayer) {
-  TinyText keys(keys_config()), same(keys_config()), other(keys_config(), 9), hidden(tiny_focus());
-  const auto of = [](TinyText& tiny) {
-    return collect_groupings(tiny.decoder, tiny.focus, tiny.text);
-  };
-  const auto a = of(keys), b = of(same), c = of(other), h = of(hidden);
-  const LayerAgreement with_itself = layer_agreement(a, b), with_other = layer_agreement(a, c);
-  ASSERT_EQ(with_itself.layers.size(), 3u);
-  EXPECT_EQ(with_itself.mean().kept, 1);
-  EXPECT_EQ(with_itself.mean().rand, 1);
-  EXPECT_LT(with_other.mean().rand, 0.9);
-  EXPECT_GE(with_other.mean().kept, 0.25);
-  // Heads beside a layer: each head is compared with it.
-  const LayerAgreement across = layer_agreement(a, h);
-  const double mean =
-      (adjusted_rand_index(contingency(a[2].group_of_token, 4, h[1].group_of_token, 4)) +
-       adjusted_rand_index(contingency(a[3].group_of_token, 4, h[1].group_of_token, 4))) /
-      2;
-  EXPECT_NEAR(across.layers[1].rand, mean, 1e-12);
-  EXPECT_THROW(layer_agreement(std::span(h).first(2), h), std::invalid_argument);
-}
-
 }  // namespace
 }  // namespace focus
