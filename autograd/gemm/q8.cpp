@@ -175,7 +175,8 @@ void gemm_nt_q8(Index m, const Real* a, Index lda, std::span<const SharedProduct
         for (Index i = 0; i < m; i += simd::kQ8DotRows) {
           const Index there = std::min(simd::kQ8DotRows, m - i);
           dot[there - 1](blocks, count, x + i, few);
-          std::copy_n(few, there, sums + i);
+          sums[i] = few[0];  // of one row all there is
+          for (Index r = 1; r < there; ++r) sums[i + r] = few[r];
         }
       };
     });

@@ -34,8 +34,8 @@ Tensor go_on(const MechanismInputs& in, const Cache& cache, Index together, std:
   }
   return out;
 }
-/// Tokens that dense attention reads a cache once for.
-constexpr Index kTogether = 16;
+/// Tokens that dense attention reads a cache once for, and those that wait at most.
+constexpr Index kTogether = 16, kMostWaiting = 32;
 
 /// The caches that a part fills.
 void for_each_cache(const CachedDecoder::Part& part, auto&& f) {
@@ -67,7 +67,7 @@ class Unfinished {
 }  // namespace
 
 Index SequenceCache::held(std::size_t layer) const {
-  if (summary_layers_[layer]) return summary_layers_[layer]->size();
+  if (summary_layers_[layer]) return summary_layers_[layer]->size() + waiting_[layer].tokens;
   return layers_[layer] ? layers_[layer]->size() : 0;
 }
 
@@ -75,6 +75,8 @@ std::size_t SequenceCache::bytes() const {
   std::size_t bytes = 0;
   for (const auto& layer : layers_) bytes += layer ? layer->bytes() : 0;
   for (const auto& layer : summary_layers_) bytes += layer ? layer->bytes() : 0;
+  for (const auto& [tokens, h, k, v] : waiting_)
+    bytes += (h.capacity() + k.capacity() + v.capacity()) * sizeof(Real);
   return bytes;
 }
 
@@ -85,14 +87,23 @@ double SequenceCache::share_read() const {
 void SequenceCache::clear() {
   for (auto& layer : layers_) layer.reset();
   for (auto& layer : summary_layers_) layer.reset();
+  waiting_.assign(waiting_.size(), {});
   ids_.clear();
 }
 
 void SequenceCache::truncate(Index tokens) {
   for (auto& layer : layers_)
     if (layer) layer->truncate(tokens);
-  for (auto& layer : summary_layers_)
-    if (layer) layer->truncate(tokens);
+  for (std::size_t i = 0; i < summary_layers_.size(); ++i) {
+    std::optional<SummaryCache>& layer = summary_layers_[i];
+    if (!layer) continue;
+    auto& [waiting, h, k, v] = waiting_[i];
+    const Index left = std::clamp<Index>(tokens - layer->size(), 0, waiting);
+    if (waiting > 0)
+      for (std::vector<Real>* of : {&h, &k, &v}) of->resize(std::ssize(*of) / waiting * left);
+    waiting = left;
+    layer->truncate(std::min(tokens, layer->size()));
+  }
   ids_.resize(static_cast<std::size_t>(tokens));
 }
 
@@ -243,9 +254,33 @@ Variable CachedDecoder::attend(const MechanismInputs& in, SequenceCache& of, boo
                      : attention(in.q, in.k, in.v, in.options);
 }
 
+/// Grouping a few tokens takes nearly as long as many: it reads all centroids.
+void CachedDecoder::take_waiting(const MechanismInputs& in, SequenceCache& of) const {
+  auto& [tokens, h, k, v] = of.waiting_[in.layer];
+  const Variable all_h(Tensor::from({1, tokens, in.h.value().cols()}, h));
+  const Variable all_k(Tensor::from({1, tokens, in.k.dim(2), in.k.dim(3)}, k));
+  const GroupIds group_ids = focus_->grouping().group_ids(
+      {all_h, in.q, all_k, in.v, in.options, in.layer, in.first_position}, *of.mode_.balance);
+  of.summary_layers_[in.layer]->append(k.data(), v.data(), group_ids.ids, tokens);
+  tokens = 0;
+  h.clear();
+  k.clear();
+  v.clear();
+}
+
 Variable CachedDecoder::attend_summary(const MechanismInputs& in, SequenceCache& of,
                                        bool reads) const {
   const Index heads = in.q.dim(2), kv_heads = in.k.dim(2), head_dim = in.q.dim(3);
+  if (in.first_position > 0) {
+    auto& [waiting, h, k, v] = of.waiting_[in.layer];
+    if (!reads)
+      for (const auto& [to, from] :
+           {std::pair(&h, &in.h), std::pair(&k, &in.k), std::pair(&v, &in.v)})
+        to->insert(to->end(), from->value().span().begin(), from->value().span().end());
+    waiting += reads ? 0 : in.k.dim(1);
+    if (waiting > 0 && (reads || waiting >= kMostWaiting)) take_waiting(in, of);
+    if (!reads) return {};
+  }
   const GroupIds group_ids = focus_->grouping().group_ids(in, *of.mode_.balance);
   const Variable summary_bias = focus_->grouping().summary_bias(in.layer, kv_heads);
   std::optional<SummaryCache>& cache = of.summary_layers_[in.layer];
@@ -257,7 +292,7 @@ Variable CachedDecoder::attend_summary(const MechanismInputs& in, SequenceCache&
   }
   const Real *k = in.k.value().data(), *v = in.v.value().data();
   const std::span<const std::uint8_t> of_keys(group_ids.ids);
-  if (in.first_position == 0 || !reads) {
+  if (in.first_position == 0) {
     cache->append(k, v, of_keys, in.k.dim(1));
     if (!reads) return {};
     return summary_attention(in.q, in.k, in.v, group_ids, summary_bias, in.options, options);

@@ -35,14 +35,27 @@ class SequenceCache {
   friend class CachedDecoder;
   SequenceCache(const AttentionSpec& mode, std::optional<CacheDtype> dtype, Index undo,
                 std::size_t layers)
-      : mode_(mode), dtype_(dtype), undo_(undo), layers_(layers), summary_layers_(layers) {}
+      : mode_(mode),
+        dtype_(dtype),
+        undo_(undo),
+        layers_(layers),
+        summary_layers_(layers),
+        waiting_(layers) {}
   Index held(std::size_t layer) const;
+
+  /// The newest tokens of a layer that nobody has read since: its summary cache takes them
+  /// together.
+  struct Waiting {
+    Index tokens = 0;
+    std::vector<Real> h, k, v;  // as MechanismInputs has them
+  };
 
   AttentionSpec mode_;
   std::optional<CacheDtype> dtype_;
   Index undo_;
   std::vector<std::optional<LayerCache>> layers_;            // of dense and hard attention
   std::vector<std::optional<SummaryCache>> summary_layers_;  // of summary attention
+  std::vector<Waiting> waiting_;                             // likewise
   std::vector<std::int32_t> ids_;
   std::int64_t keys_read_ = 0, keys_held_ = 0;
 };
@@ -81,6 +94,7 @@ class CachedDecoder {
   Tensor run(std::span<const Part> parts) const;
   Variable attend(const MechanismInputs& in, SequenceCache& cache, bool reads) const;
   Variable attend_summary(const MechanismInputs& in, SequenceCache& cache, bool reads) const;
+  void take_waiting(const MechanismInputs& in, SequenceCache& cache) const;
 
   Decoder& decoder_;
   FocusModel* focus_;

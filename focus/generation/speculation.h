@@ -56,7 +56,7 @@ class Speculation {
   std::optional<SequenceCache> cache_;
   std::array<Seconds, kMostRows + 1> of_rows_;  // of passes, by their rows
   Seconds of_draft_;
-  double right_ = 1;  // share of guesses behind right ones that are right
+  double right_ = 0.9;  // share of guesses behind right ones that are right
   Index passes_ = 0;
   Index since_alone_ = 0;             // passes since one had no drafts
   Index since_tried_ = 0, wait_ = 0;  // passes without drafts, and after how many one has some

@@ -136,11 +136,14 @@ Variable group_scores(const Variable& k, const Variable& centroids, const Variab
       });
 }
 
-GroupIds nearest_groups(const Tensor& k, const Tensor& centroids, const Tensor& bias) {
+GroupIds nearest_groups(const Tensor& k, const Tensor& centroids, const Tensor& bias,
+                        std::span<const Real> constants) {
   // A tile of tokens at a time, its scores [groups, tokens]: a vector holds tokens.
   constexpr Index kTokens = 64, kTiles = 4;
   const ScoreSizes s = sizes_of(k, centroids, bias);
-  const std::vector<Real> constants = group_constants(centroids.span(), bias.data(), s.head_dim);
+  std::vector<Real> own;
+  if (constants.empty())
+    constants = own = group_constants(centroids.span(), bias.data(), s.head_dim);
   GroupIds result{.groups = s.groups, .heads = s.heads, .ids = {}};
   result.ids.resize(s.tokens * s.heads);
   parallel_chunks(s.tokens, kTiles * kTokens, [&](Index begin, Index end) {

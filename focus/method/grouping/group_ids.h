@@ -52,7 +52,9 @@ std::vector<Real> group_constants(std::span<const Real> centroids, const Real* b
 void head_group_scores(const HeadKeys& keys, Index first, Index count, const Real* centroids,
                        std::span<const Real> constants, Real* z, Index ldz);
 
-/// group_ids_of(group_scores()), without the scores: in less memory, and for no gradient.
-GroupIds nearest_groups(const Tensor& k, const Tensor& centroids, const Tensor& bias);
+/// group_ids_of(group_scores()), without the scores: in less memory, and for no gradient. Empty
+/// constants are worked out.
+GroupIds nearest_groups(const Tensor& k, const Tensor& centroids, const Tensor& bias,
+                        std::span<const Real> constants = {});
 
 }  // namespace focus

@@ -174,6 +174,7 @@ void fit_key_groups(KeyGroups& groups, const Tensor& keys, std::uint64_t seed) {
 
 KeyGrouping::KeyGrouping(const FocusConfig& config, const FocusShape& shape, Rng& rng)
     : GroupingWith(config.num_groups), settings_(config.keys()), heads_(shape.kv_heads) {
+  constants_.resize(shape.num_layers);
   for (Index i = 0; i < shape.num_layers; ++i) {
     layers_.push_back(make_key_groups(num_groups(), shape.kv_heads, shape.head_dim, rng));
     if (settings_.head_budgets == HeadBudgets::measured)
@@ -188,7 +189,11 @@ GroupIds KeyGrouping::group_ids(const MechanismInputs& in, Balance) {
   if (grad_enabled() && groups.centroids.requires_grad())
     return group_ids_of(group_scores(keys, groups.centroids, groups.bias),
                         static_cast<double>(groups.temperature[0]));
-  return nearest_groups(keys.value(), groups.centroids.value(), groups.bias.value());
+  const Tensor &centroids = groups.centroids.value(), &bias = groups.bias.value();
+  std::vector<Real>& constants = constants_[in.layer];
+  if (in.first_position == 0 || constants.empty())
+    constants = group_constants(centroids.span(), bias.data(), centroids.dim(2));
+  return nearest_groups(keys.value(), centroids, bias, constants);
 }
 
 GroupShares KeyGrouping::shares(const MechanismInputs& in, Balance) {

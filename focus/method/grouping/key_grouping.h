@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "data/settings/members.h"
 #include "focus/method/grouping/grouping.h"
@@ -66,6 +67,9 @@ class KeyGrouping final : public GroupingWith<KeyGroups> {
  private:
   KeySettings settings_;
   Index heads_;
+  /// group_constants() of each layer, as a sequence's first pass found them: a later one would read
+  /// all centroids for them once more.
+  std::vector<std::vector<Real>> constants_;
 };
 
 }  // namespace focus

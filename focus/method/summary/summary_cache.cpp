@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "autograd/base/check.h"
@@ -271,7 +272,8 @@ void SummaryCache::add_scores(const Run& run, const Real* q, std::vector<Real>& 
 /// What widths add to a query head's summary tokens in selection, whose scores without bias are the
 /// last of the reading.
 void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading) const {
-  std::vector<Real> squares(q, q + sizes_.head_dim);
+  thread_local std::vector<Real> squares;
+  squares.assign(q, q + sizes_.head_dim);
   for (Real& x : squares) x *= x;
   const auto a = static_cast<Real>(options_.width);
   const Real softcap = attention_.softcap;
@@ -288,63 +290,64 @@ void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading)
 
 /// Estimated masses of the groups, up to what keeps their order: the scores of a query head that
 /// selects alone, or the sum over all of a key head of e^score / sum of e^score.
-std::vector<double> SummaryCache::masses(const Reading& reading) const {
+void SummaryCache::masses(const Reading& reading, std::vector<double>& mass) const {
   const Index groups = sizes_.groups;
-  const auto estimates_of = [&](Index head) {
-    std::vector<double> estimates(groups);
-    const Real* score = reading.scores.data() + head * reading.row + reading.exact;
+  thread_local std::vector<double> estimates;
+  estimates.resize(groups);
+  mass.assign(groups, 0.0);
+  for (Index head = 0; head < reading.heads; ++head) {
+    const auto scores = std::span(reading.scores).subspan(head * reading.row, reading.row);
     for (Index c = 0; c < groups; ++c) {
       const Real width = reading.widths.empty() ? 0 : reading.widths[head * groups + c];
-      estimates[c] = static_cast<double>(score[c] + width);
+      estimates[c] = static_cast<double>(scores[reading.exact + c] + width);
     }
-    return estimates;
-  };
-  if (selects_alone()) return estimates_of(0);
-  std::vector<double> mass(groups, 0.0);
-  for (Index head = 0; head < reading.heads; ++head) {
-    std::vector<double> estimates = estimates_of(head);
-    const auto local = std::span(reading.scores).subspan(head * reading.row, reading.exact);
+    if (selects_alone()) return mass.swap(estimates);
+    const auto local = scores.first(reading.exact);
     double most = *std::ranges::max_element(estimates), sum = 0;
     for (const Real s : local) most = std::max(most, static_cast<double>(s));
     for (const Real s : local) sum += std::exp(static_cast<double>(s) - most);
     for (double& score : estimates) sum += score = std::exp(score - most);
     for (Index c = 0; c < groups; ++c) mass[c] += estimates[c] / sum;
   }
-  return mass;
 }
 
 /// The m groups of largest estimated mass, the first of equals; groups without tokens are left out.
-std::vector<Index> SummaryCache::select(const Head& head, const Reading& reading) const {
-  if (options_.reads_own_group()) return {head.last_group};
+void SummaryCache::select(const Head& head, Reading& reading) const {
+  std::vector<Index>& best = reading.groups;
+  best.clear();
+  if (options_.reads_own_group()) return best.push_back(head.last_group);
   const Index m = options_.selected_of(reading.first_head);
-  if (m == 0) return {};
-  const std::vector<double> mass = masses(reading);
-  std::vector<Index> order;
-  for (Index c = 0; c < sizes_.groups; ++c)
-    if (head.groups[c].sums.count > 0) order.push_back(c);
-  const auto larger = [&](Index a, Index b) {
-    return mass[a] != mass[b] ? mass[a] > mass[b] : a < b;
-  };
-  if (std::ssize(order) > m) {
-    std::ranges::nth_element(order, order.begin() + m, larger);
-    order.resize(m);
+  if (m == 0) return;
+  thread_local std::vector<double> mass;
+  masses(reading, mass);
+  for (Index c = 0; c < sizes_.groups; ++c) {
+    if (head.log_counts[c] == kNone) continue;
+    if (std::ssize(best) == m) {
+      if (mass[c] <= mass[best.back()]) continue;
+      best.pop_back();
+    }
+    best.insert(
+        std::ranges::upper_bound(best, mass[c], std::greater(), [&](Index of) { return mass[of]; }),
+        c);
   }
-  std::ranges::sort(order, larger);
-  return order;
 }
 
 /// Scores of the local and summary tokens for `heads` query heads that share a key head, q being
 /// those of all, and their selection.
-SummaryCache::Reading SummaryCache::reading_of(Index first_head, Index heads, const Real* q,
-                                               const Tensor& summary_bias) const {
+void SummaryCache::read(Index first_head, Index heads, const Real* q, const Tensor& summary_bias,
+                        Reading& reading) const {
   const Index kv_head = first_head / (sizes_.heads / sizes_.kv_heads), dim = sizes_.head_dim;
   const Head& head = heads_[kv_head];
   const Real* bias = summary_bias.data() + kv_head * sizes_.groups;
   const Index position = size_ - 1;
   q += first_head * dim;
   // The local tokens that are seen; sinks among them while there is no distant zone.
-  Reading reading{
-      .first_head = first_head, .heads = heads, .sinks = all(head.sinks), .local = all(head.local)};
+  reading.first_head = first_head;
+  reading.heads = heads;
+  reading.sinks = all(head.sinks);
+  reading.local = all(head.local);
+  reading.scores.clear();
+  reading.widths.clear();
   reading.sinks.first = options_.distant_end(position) == options_.sinks
                             ? std::min(reading.sinks.end, options_.local_begin(position))
                             : std::min(reading.sinks.end, options_.first_sink(position));
@@ -362,21 +365,21 @@ SummaryCache::Reading SummaryCache::reading_of(Index first_head, Index heads, co
   }
   const bool as_token = options_.unselected_groups == UnselectedGroups::summary;
   Index keys = reading.exact;
-  for (const Group& group : head.groups) keys += as_token && group.sums.count > 0;
-  reading.groups = select(head, reading);
+  if (as_token) keys += sizes_.groups - std::ranges::count(head.log_counts, kNone);
+  select(head, reading);
   for (const Index c : reading.groups) {
     const Index n = head.groups[c].sums.count;
     keys += n - (as_token && n > 0);
   }
   reading.keys = keys * heads;
-  return reading;
 }
 
 /// One of the query heads of a reading; q and out are its own.
 void SummaryCache::attend_query(const Head& head, const Reading& reading, Index query_head,
                                 const Real* q, Real* out) const {
   const auto of_head = reading.scores.begin() + query_head * reading.row;
-  std::vector<Real> weights(of_head, of_head + reading.row);
+  thread_local std::vector<Real> weights, sum;
+  weights.assign(of_head, of_head + reading.row);
   if (options_.unselected_groups == UnselectedGroups::drop)
     std::fill(weights.begin() + reading.exact, weights.end(), kNone);
   for (const Index c : reading.groups) {
@@ -386,7 +389,7 @@ void SummaryCache::attend_query(const Head& head, const Reading& reading, Index 
   Real max = kNone, total = 0;
   weights.resize(simd::padded(simd::kernels(), std::ssize(weights)), kNone);
   simd::kernels().softmax_row(weights.data(), std::ssize(weights), max, total);
-  std::vector<Real> sum(padded_dim_, Real(0));
+  sum.assign(padded_dim_, Real(0));
   const Real* weight = weights.data();
   const auto take = [&](const Run& run) {  // sum += weights V
     const Index rows = run.count();
@@ -405,33 +408,33 @@ void SummaryCache::attend_query(const Head& head, const Reading& reading, Index 
 void SummaryCache::attend(const Real* q, const Tensor& summary_bias, Real* out) {
   check(size_ > 0, "cache: attend() before any token");
   const Index dim = sizes_.head_dim, heads = sizes_.heads / sizes_.kv_heads;
-  std::vector<Real> scaled(sizes_.heads * dim);
-  std::transform(q, q + sizes_.heads * dim, scaled.begin(),
+  scaled_q_.resize(sizes_.heads * dim);
+  std::transform(q, q + sizes_.heads * dim, scaled_q_.begin(),
                  [&](Real x) { return x * attention_.scale; });
   const Index scored = size_ - distant_end_ + sizes_.groups;
   const Index lists = options_.most_selected() * size_ / sizes_.groups;
   // What query heads that select alone read, or else those of a key head together.
   const Index together = selects_alone() ? 1 : heads;
   const auto attend_to = [&](const Reading& reading, Index head) {
-    attend_query(heads_[head / heads], reading, head % together, scaled.data() + head * dim,
+    attend_query(heads_[head / heads], reading, head % together, scaled_q_.data() + head * dim,
                  out + head * dim);
   };
   const Index of_reading = together * dim * scored, of_query = dim * (scored + 2 * lists);
-  std::vector<Reading> readings(sizes_.heads / together);
+  readings_.resize(sizes_.heads / together);
   const bool at_once = together == 1;
-  parallel_chunks(std::ssize(readings), tasks(of_reading + (at_once ? of_query : 0)),
+  parallel_chunks(std::ssize(readings_), tasks(of_reading + (at_once ? of_query : 0)),
                   [&](Index begin, Index end) {
                     for (Index n = begin; n < end; ++n) {
-                      readings[n] = reading_of(n * together, together, scaled.data(), summary_bias);
-                      if (at_once) attend_to(readings[n], n);
+                      read(n * together, together, scaled_q_.data(), summary_bias, readings_[n]);
+                      if (at_once) attend_to(readings_[n], n);
                     }
                   });
   if (!at_once)
     parallel_chunks(sizes_.heads, tasks(of_query), [&](Index begin, Index end) {
-      for (Index h = begin; h < end; ++h) attend_to(readings[h / heads], h);
+      for (Index h = begin; h < end; ++h) attend_to(readings_[h / heads], h);
     });
   pairs_read_ = 0;
-  for (const Reading& reading : readings) pairs_read_ += reading.keys;
+  for (const Reading& reading : readings_) pairs_read_ += reading.keys;
   count_multiply_adds(static_cast<std::uint64_t>(2 * pairs_read_ * dim));
 }
 

@@ -95,15 +95,15 @@ class SummaryCache {
   };
   /// Some rows next to each other.
   struct Run {
-    const Rows* rows;
-    Index first, end;
+    const Rows* rows = nullptr;
+    Index first = 0, end = 0;
     Index count() const { return end - first; }
   };
   static Run all(const Rows& rows) { return {&rows, rows.first, rows.end}; }
   /// What one query head that selects alone reads, or those of a key head together.
   struct Reading {
-    Index first_head, heads;
-    Run sinks, local;
+    Index first_head = 0, heads = 0;
+    Run sinks = {}, local = {};
     std::vector<Index> groups = {};  // that are read exactly
     std::vector<Real> scores = {};   // [query heads, local tokens and then all summary tokens]
     std::vector<Real> widths = {};   // added in selection [query heads, groups]
@@ -145,14 +145,14 @@ class SummaryCache {
   void add_row_to_sums(Group& group, Index row, double times) const;
   /// The same of a token's key and value.
   void add_to_sums(Group& group, const Real* key, const Real* value, double times) const;
-  Reading reading_of(Index first_head, Index heads, const Real* q,
-                     const Tensor& summary_bias) const;
+  void read(Index first_head, Index heads, const Real* q, const Tensor& summary_bias,
+            Reading& reading) const;
   void attend_query(const Head& head, const Reading& reading, Index query_head, const Real* q,
                     Real* out) const;
   void add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const;
   void add_widths(const Head& head, const Real* q, Reading& reading) const;
-  std::vector<Index> select(const Head& head, const Reading& reading) const;
-  std::vector<double> masses(const Reading& reading) const;
+  void select(const Head& head, Reading& reading) const;
+  void masses(const Reading& reading, std::vector<double>& mass) const;
 
   const Sizes sizes_;
   const AttentionOptions attention_;
@@ -161,6 +161,8 @@ class SummaryCache {
   const Index undo_;
   std::vector<Head> heads_;
   std::deque<Checkpoint> checkpoints_;  // at most two, `undo_` apart
+  std::vector<Reading> readings_;       // of the last attend(), for their memory, as scaled_q_
+  std::vector<Real> scaled_q_;
   Index size_ = 0, distant_end_ = 0, pairs_read_ = 0;
 };
 
