@@ -22,7 +22,7 @@ struct GenerateArguments {
   std::string system, messages, chat_template, tools;
   std::vector<std::string> template_values, biases;
   GenerationOptions generation;
-  std::string cache = "auto";
+  std::string cache = "auto", prompt_cache;
   GenerationConfig::Said said;  // by flags
 };
 
@@ -88,7 +88,8 @@ int run_generation(const GenerateArguments& options, LoadedModel& model) {
                 .generation = options.generation,
                 .cache_dtype = cache_dtype(options.cache, options.model.precision),
                 .cached = !options.no_cache,
-                .speculate = options.speculate},
+                .speculate = options.speculate,
+                .prompt_cache = options.prompt_cache},
                write_now);
   write_now("\n");
 
@@ -109,6 +110,11 @@ int run_generation(const GenerateArguments& options, LoadedModel& model) {
   } else {
     fmt::print(stderr, "no cache\n");
   }
+  if (!options.prompt_cache.empty())
+    fmt::print(stderr, "prompt cache: {} of {} tokens reused; {} has {} tokens in {}\n",
+               done.reused_tokens, done.prompt_tokens, options.prompt_cache,
+               done.prompt_cache.ids.size(),
+               format_bytes(static_cast<double>(done.prompt_cache.bytes)));
   if (!options.speculate.empty())
     fmt::print(stderr, "speculation {}: {} of {} drafts right, {:.2f} tokens a pass\n",
                options.speculate, done.right_tokens, done.drafted_tokens, done.tokens_per_pass());
@@ -119,6 +125,7 @@ int run_generation(const GenerateArguments& options, LoadedModel& model) {
                             {"precision", name_of(options.model.precision)},
                             {"prompt", options.chat ? Json(text) : nullptr},
                             {"prompt_tokens", done.prompt_tokens},
+                            {"reused_tokens", done.reused_tokens},
                             {"new_tokens", done.ids.size()},
                             {"ids", done.ids},
                             {"text", done.text},
@@ -214,8 +221,12 @@ int run_generate(Arguments arguments) {
       ->allow_extra_args(false);
   app.add_option("--seed", o.generation.seed, "sampling seed")->capture_default_str();
   add_cache_option(app, o.cache);
-  app.add_flag("--no-cache", o.no_cache,
-               "recompute everything for each token, without a cache (reference)");
+  CLI::Option* const no_cache = app.add_flag(
+      "--no-cache", o.no_cache, "recompute everything for each token, without a cache (reference)");
+  app.add_option("--prompt-cache", o.prompt_cache,
+                 "file for the cache that the prompt makes: a later prompt that begins alike "
+                 "computes only what differs")
+      ->excludes(no_cache);
   app.add_option("--speculate", o.speculate,
                  "guess the next tokens and let dense attention compute them together: the same "
                  "text in less time. ngram: what followed the last tokens before; groups: by the "

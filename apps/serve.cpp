@@ -25,7 +25,8 @@ int run_serve(Arguments arguments) {
   ModelOptions options;
   ServerOptions server;
   TextOptions text;
-  std::string cache = "auto", key_file;
+  std::string cache = "auto", key_file, cache_folder;
+  std::uint64_t most_bytes = 10'000'000'000;
   CLI::App app(
       "Serves a model by OpenAI's API over HTTP: GET /v1/models, /health and /metrics, POST "
       "/v1/chat/completions and /v1/completions. It generates several answers at once, and a "
@@ -37,6 +38,15 @@ int run_serve(Arguments arguments) {
   add_cache_option(app, cache);
   app.add_option("--speculate", text.speculate,
                  "guess next tokens while one text is generated, as of focus generate");
+  CLI::Option* const saves = app.add_option(
+      "--cache-dir", cache_folder,
+      "folder to save the caches of prompts in, for prompts that begin alike, also of a later run");
+  app.add_option("--cache-limit", most_bytes,
+                 "bytes of that folder at most, such as 500MB; what was used least recently goes "
+                 "(default: 10GB)")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(kPositive)
+      ->needs(saves);
   app.add_option("--host", server.host,
                  "address to listen on; 0.0.0.0: all of the machine, for anyone who reaches it")
       ->capture_default_str();
@@ -57,7 +67,11 @@ int run_serve(Arguments arguments) {
   const ActiveAttention active(model, attention_to_generate(text, model, "--attention"));
   text.cache_dtype = cache_dtype(cache, options.precision);
   server.attention = active.name();
-  serve(model, generation_model(model, active, text), server);
+  GenerationModel generation = generation_model(model, active, text);
+  std::optional<CacheFiles> files;
+  if (!cache_folder.empty())
+    generation.files = &files.emplace(cache_folder, cache_identity(model, generation), most_bytes);
+  serve(model, generation, server);
   return 0;
 }
 

@@ -13,7 +13,7 @@ struct ServerOptions {
   int port = 8080;                // 0: any that is free
   std::string name, attention;    // of the model, for clients
   std::vector<std::string> keys;  // one of them comes with each request; none: without a key
-  Scheduler::Limits limits = {.slots = 4, .waiting = 64, .undo = 256};
+  Scheduler::Limits limits = {.slots = 4, .waiting = 64, .undo = CacheFiles::kUndo};
 };
 
 /// Serves OpenAI's API over HTTP until SIGINT or SIGTERM. Prints where it listens. Throws

@@ -76,55 +76,84 @@ std::optional<Scheduler::Ticket> Scheduler::submit(std::vector<std::int32_t> pro
   return ticket;
 }
 
-/// How many tokens of a slot's cache a prompt begins with; 0 where they cannot be kept, or are too
-/// few to give the cache away. The prompt's last token is always computed: the first new token is
-/// drawn from its logits.
-Index Scheduler::reusable(const Slot& slot, const std::vector<std::int32_t>& prompt) const {
-  const std::vector<std::int32_t>& held = slot.cache.ids();
+/// How many tokens of a cache that holds these a prompt begins with; 0 where they cannot be kept,
+/// `least` being the fewest that can, or are too few to give the cache away. The prompt's last
+/// token is always computed: the first new token is drawn from its logits.
+Index Scheduler::reusable(const std::vector<std::int32_t>& held, Index least,
+                          const std::vector<std::int32_t>& prompt) const {
   const auto most = std::min(held.size(), prompt.size() - 1);
   const Index common =
       std::ranges::mismatch(std::span(held).first(most), prompt).in1 - std::span(held).begin();
   // Keys of another length would have other angles.
-  return slot.cache.dtype() && common >= slot.least_size() &&
+  return model_.cache && common >= least &&
                  2 * common >= std::min(std::ssize(held), std::ssize(prompt)) &&
-                 same_angles(model_.decoder.config(), slot.cache.size(), std::ssize(prompt))
+                 same_angles(model_.decoder.config(), std::ssize(held), std::ssize(prompt))
              ? common
              : 0;
 }
 
-/// Gives free slots to those who wait, each the one with most of its prompt, or else the one that
-/// has been free for longest.
+/// Gives free slots to those who wait.
 void Scheduler::admit() {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(waiting_, [](const std::unique_ptr<Job>& job) {
-    if (*job->cancelled) end(*job);
-    return job->cancelled->load();
-  });
-  while (!waiting_.empty() && counts_.active < limits_.slots) {
-    std::unique_ptr<Job> job = std::move(waiting_.front());
-    waiting_.pop_front();
-    const GenerationOptions& options = job->text.options();
-    Slot* best = nullptr;
-    Index most = 0;
-    for (Slot& slot : slots_) {
-      if (slot.job != nullptr) continue;
-      // Log-probabilities of a prompt need all of its rows.
-      const Index kept = options.prompt_logprobs ? 0 : reusable(slot, job->text.ids());
-      if (best == nullptr || kept > most || (kept == most && slot.used < best->used)) {
-        best = &slot;
-        most = kept;
+  for (;;) {
+    std::unique_ptr<Job> job;
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(waiting_, [](const std::unique_ptr<Job>& waits) {
+        if (*waits->cancelled) end(*waits);
+        return waits->cancelled->load();
+      });
+      if (waiting_.empty() || counts_.active == limits_.slots) return;
+      job = std::move(waiting_.front());
+      waiting_.pop_front();
+      ++counts_.active;
+    }
+    place(std::move(job));
+  }
+}
+
+/// Gives a text the free slot with most of its prompt, or else the one that has been free for
+/// longest; this one too where a file has more.
+void Scheduler::place(std::unique_ptr<Job> job) {
+  const std::vector<std::int32_t>& prompt = job->text.ids();
+  // Log-probabilities of a prompt need all of its rows.
+  const bool reuses = !job->text.options().prompt_logprobs;
+  Slot *best = nullptr, *oldest = nullptr;
+  Index most = 0;
+  for (Slot& slot : slots_) {
+    if (slot.job != nullptr) continue;
+    const Index kept = reuses ? reusable(slot.cache.ids(), slot.least_size(), prompt) : 0;
+    if (best == nullptr || kept > most || (kept == most && slot.used < best->used)) {
+      best = &slot;
+      most = kept;
+    }
+    if (oldest == nullptr || slot.used < oldest->used) oldest = &slot;
+  }
+  const CacheFiles::Kept* file = nullptr;
+  if (reuses && model_.files != nullptr)
+    for (const CacheFiles::Kept& kept : model_.files->kept())
+      if (const Index common = reusable(kept.ids, kept.least, prompt); common > most) {
+        file = &kept;
+        best = oldest;
+        most = common;
       }
+  Generated& made = job->text.made();
+  best->job = std::move(job);
+  try {
+    if (file != nullptr) {
+      best->clear();
+      if (!model_.files->load(*file, decoder_, best->cache, best->also())) most = 0;
     }
     if (most == 0)
       best->clear();
     else if (most < best->cache.size())
       best->truncate(most);
-    job->text.made().reused_tokens = most;
-    counts_.prompt_tokens += job->text.made().prompt_tokens;
-    counts_.reused_tokens += most;
-    best->job = std::move(job);
-    ++counts_.active;
+  } catch (...) {
+    return fail_with(*best, std::current_exception());
   }
+  made.reused_tokens = most;
+  const std::lock_guard lock(mutex_);
+  counts_.prompt_tokens += made.prompt_tokens;
+  counts_.reused_tokens += most;
 }
 
 /// Writes what a text became, and frees its slot, which keeps the cache.
@@ -272,6 +301,7 @@ void Scheduler::draw(Slot& slot, std::span<Real> logits, std::span<const std::in
       slot.speculation->note(std::ssize(drafts), static_cast<Index>(right), seconds);
     made.drafted_tokens += std::ssize(drafts);
     made.right_tokens += static_cast<Index>(right);
+    if (prompt && model_.files != nullptr) model_.files->save(slot.cache, slot.also());
   } catch (...) {
     return fail_with(slot, std::current_exception());
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "focus/generation/cache_files.h"
 #include "focus/generation/continuation.h"
 #include "focus/generation/sequence_cache.h"
 #include "focus/generation/speculation.h"
@@ -22,6 +23,7 @@ struct GenerationModel {
   AttentionSpec mode = {};         // as CachedDecoder::cache() takes it
   std::optional<CacheDtype> cache = CacheDtype::float32;
   std::optional<Drafting> drafting = {};  // only with a cache of dense attention
+  CacheFiles* files = nullptr;            // of prompts; null: none. Only with a cache
 };
 
 /// Continues several texts at once: each has a slot with a cache, the next tokens of all are
@@ -88,7 +90,9 @@ class Scheduler {
   };
 
   void admit();
-  Index reusable(const Slot& slot, const std::vector<std::int32_t>& prompt) const;
+  void place(std::unique_ptr<Job> job);
+  Index reusable(const std::vector<std::int32_t>& held, Index least,
+                 const std::vector<std::int32_t>& prompt) const;
   void pass(const std::vector<Slot*>& slots, Index most);
   std::vector<std::int32_t> draft(Slot& slot, Index most) const;
   void draw(Slot& slot, std::span<Real> logits, std::span<const std::int32_t> drafts,

@@ -30,6 +30,8 @@ class SequenceCache {
   /// cannot: where that are fewer than least_size().
   void truncate(Index tokens);
   Index least_size() const;
+  /// What files keep of it (CacheFiles), of layers that have keys.
+  void visit(auto&& f) { FOCUS_MEMBERS(f, layers_, summary_layers_, ids_); }
 
  private:
   friend class CachedDecoder;

@@ -8,6 +8,7 @@
 #include "autograd/simd/block_kernels.h"
 #include "autograd/simd/kernels.h"
 #include "data/settings/config_values.h"
+#include "data/settings/members.h"
 
 namespace focus {
 
@@ -62,6 +63,7 @@ class Q8Columns {
   Q8Columns() = default;
   /// Panels of zeros.
   Q8Columns(Index panels, Index head_dim);
+  void visit(auto&& f) { FOCUS_MEMBERS(f, depth_, q_, scales_); }
   std::size_t bytes() const { return q_.capacity() + scales_.capacity() * sizeof(float); }
   void put(const Real* x, Index n, Index panel, Index column);
   /// c[m, kQ8Panel] = the queries' products with a panel's keys
@@ -90,6 +92,7 @@ class CacheNumbers {
   explicit CacheNumbers(CacheDtype dtype = CacheDtype::float32, Index n = 0) : dtype_(dtype) {
     resize(n);
   }
+  void visit(auto&& f) { FOCUS_MEMBERS(f, dtype_, real_, half_, blocks_); }
 
   bool rounds() const { return dtype_ == CacheDtype::float16; }
   bool in_blocks() const { return dtype_ == CacheDtype::q8_0; }

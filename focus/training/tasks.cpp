@@ -87,11 +87,20 @@ GeneratedText generate(LoadedModel& model, const std::vector<std::int32_t>& prom
   require_prompt(model, prompt);
   const AttentionSpec spec = attention_to_generate(options, model, "attention");
   const ActiveAttention active(model, spec);
-  const GenerationModel with = generation_model(model, active, options);
+  GenerationModel with = generation_model(model, active, options);
+  std::optional<CacheFiles> file;
+  if (!options.prompt_cache.empty())
+    with.files = &file.emplace(options.prompt_cache, cache_identity(model, with));
   if (const std::string line = fit_notice(model, std::ssize(prompt));
       !line.empty() && spec.kind != AttentionKind::dense)
     notice("{}", line);
-  return {generate(with, prompt, options.generation, on_text), active.label(), with.cache};
+  GeneratedText made{generate(with, prompt, options.generation, on_text), active.label(),
+                     with.cache};
+  if (file) {
+    file->finish();
+    made.prompt_cache = file->kept().back();
+  }
+  return made;
 }
 
 GeneratedText generate(LoadedModel& model, const std::string& prompt, const TextOptions& options,

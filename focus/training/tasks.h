@@ -43,6 +43,9 @@ struct TextOptions {
   /// Who guesses tokens that dense attention then computes together: "ngram", "groups" (of the
   /// Focus adapter) or an attention that reads less, such as "summary:2"; empty: nobody.
   std::string speculate = {};
+  /// A file of CacheFiles: the prompt continues from the longest prefix it has in common with it.
+  /// Empty: none.
+  std::filesystem::path prompt_cache = {};
 
   /// Sampling and stop strings of the model's generation_config.json, as transformers has them.
   static TextOptions of(const LoadedModel& model);
@@ -52,6 +55,7 @@ struct TextOptions {
 struct GeneratedText : Generated {
   AttentionLabel attention;
   std::optional<CacheDtype> cache_dtype;  // only with a cache
+  CacheFiles::Kept prompt_cache = {};     // what the file has now
 };
 
 /// The attention of a text; errors begin with `where`.

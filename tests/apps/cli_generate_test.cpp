@@ -100,6 +100,46 @@ TEST(CliGenerate, TheCacheIsOfFloat16WhereItIsAskedForOrMatricesAreRounded) {
   EXPECT_NE(cli().run(focused("--cache-type int8")).status, 0);
 }
 
+TEST(CliGenerate, APromptCacheIsContinuedByTheSameModelAndAttention) {
+  const std::string text = "Once upon a time there was a town", file = cli().fresh("a.focuskv");
+  const auto command = [&](const Words& more, const std::string& ending) {
+    return Words("generate {base} --max-new-tokens 5") + more + Words{"--prompt", text + ending};
+  };
+  const Words saves = {"--prompt-cache", file};
+  for (const char* const with : {"", "--cache-type q8_0", "--adapter {keys} --attention summary:1",
+                                 "--adapter {keys} --speculate groups", "--adapter {lora}"}) {
+    fs::remove(file);
+    const Words more = words(with);
+    const ProcessResult first = cli().must_run(command(more + saves, " and"));
+    expect_parts(first.err,
+                 {"prompt cache: 0 of 37 tokens reused; " + file + " has 37 tokens in "});
+    const auto second = cli().figures(command(more + saves, " but not"));
+    EXPECT_EQ(second.at("reused_tokens"), 34) << with;
+    EXPECT_EQ(second.at("ids"), cli().figures(command(more, " but not")).at("ids")) << with;
+    // Another eighth of a prompt was new, so that the file has the second one.
+    EXPECT_EQ(cli().figures(command(more + saves, " but")).at("reused_tokens"), 36) << with;
+  }
+  const std::string whole = read_text(file);
+  const Words again = command(saves, " and"), dense = "--attention dense";
+  expect_refused(again, {file, "a prompt cache of adapters lora ", "not of adapters none;"});
+  cli().must_run(command(Words("--cache-type f16 --prompt-cache") + Words{file + "2"}, ""));
+  expect_refused(command(Words("--prompt-cache") + Words{file + "2"}, ""), {"of cache-type f16"});
+  cli().must_run(
+      command(Words("--adapter {keys} --attention dense --prompt-cache") + Words{file + "3"}, ""));
+  cli().must_run(command(Words("--prompt-cache") + Words{file + "3"}, ""));  // the same numbers
+  expect_refused(
+      command(Words("--adapter {keys} --attention summary:1 --prompt-cache") + Words{file + "3"},
+              ""),
+      {"adapters none, not of adapters focus "});
+  expect_refused(again + "--precision bf16", {"of precision float32, not of precision bf16"});
+  expect_parts(cli().run(again + "--no-cache").err, {"--no-cache excludes --prompt-cache"});
+  write_text(file, whole.substr(0, whole.size() / 2));
+  expect_refused(command(Words("--adapter {lora}") + saves, " and"),
+                 {file, "damaged or incomplete; delete it"});
+  expect_refused(command(Words{"--prompt-cache", cli().base()}, ""), {"it is not a prompt cache"});
+  EXPECT_EQ(read_text(file), whole.substr(0, whole.size() / 2));  // nothing is written over
+}
+
 TEST(CliGenerate, DrawsFollowTheSeed) {
   const Words hot = "--temperature 1.5 --top-k 40 --top-p 0.95";
   const auto ids = [&](const Words& more) { return cli().figures(generate(more)).at("ids"); };

@@ -180,6 +180,40 @@ TEST(CliServe, AConversationGoesThroughTheTemplateAndOnFromTheCache) {
   }
 }
 
+TEST(CliServe, PromptsAreSavedForALaterServer) {
+  const std::string text = "Once upon a time there was a small town";  // 39 tokens
+  const nlohmann::json request = {{"max_tokens", 5}, {"temperature", 0}};
+  const auto ask = [&](const Server& server, const std::string& ending) {
+    nlohmann::json asked = request;
+    asked["prompt"] = text + ending;
+    return server.post(kCompletions, asked).json();
+  };
+  const auto cached = [](const nlohmann::json& answer) {
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>();
+  };
+  for (const char* const with : {"", "--adapter {keys} --attention summary:1"}) {
+    const std::string folder = cli().fresh("caches");
+    const Words command = Words("{base}") + words(with) + Words{"--cache-dir", folder};
+    {
+      const Server server(command);
+      EXPECT_EQ(cached(ask(server, " and")), 0);
+      EXPECT_EQ(server.end().status, 0);
+    }
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
+    const Server later(command), without(Words("{base}") + words(with));
+    const auto answer = ask(later, " but not");
+    EXPECT_EQ(cached(answer), 40) << with;
+    EXPECT_EQ(answer["choices"][0]["text"], ask(without, " but not")["choices"][0]["text"]);
+    EXPECT_EQ(later.metric("prompt_tokens_cached_total"), 40);
+    later.end();
+    const Server small(command + "--cache-limit 1KB");  // it removes what is beyond
+    EXPECT_EQ(cached(ask(small, " and")), 0);
+    EXPECT_TRUE(fs::is_empty(folder));
+  }
+  expect_parts(cli().run("serve {base} --cache-limit 1KB").err, {"--cache-limit requires"});
+  expect_refused("serve {base} --cache-dir {base}", {"a part of the path is a file"});
+}
+
 TEST(CliServe, BadRequestsGetTheirStatusAndOpenAIsError) {
   const Server server("{base}");
   const auto expect_error = [&](const std::string& path, const std::string& body, int status,

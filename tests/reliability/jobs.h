@@ -60,6 +60,11 @@ inline Words report(const std::string& out) {
   return {"report", "--run", fs::path(cli().adapter()).parent_path().string(), "--out", out};
 }
 
+inline Words prompt_cache(const std::string& out) {
+  return words("generate {base} --max-new-tokens 2 --prompt {} --prompt-cache {}",
+               "Once upon a time there was a small town", out);
+}
+
 inline std::vector<Job> jobs() {
   const auto same_folder = [](const std::string& out, const std::string& whole) {
     EXPECT_EQ(snapshot(out), snapshot(whole));
@@ -118,6 +123,13 @@ inline std::vector<Job> jobs() {
             made("fit {base} --text {train} --num-groups 4 --local-window 8 --block 8 --out {} "
                  "--tokens 512"),
             expect_same_store, ".h5"),
+      {.name = "prompt_cache",
+       .command = prompt_cache,
+       .again = prompt_cache,
+       .expect_same = same_file,
+       .ending = ".focuskv",
+       .few = 3,
+       .is_whole = true},
       whole("merge", made("merge {base} --adapter {lora} --out {}"), expect_same_store, ".h5"),
       in_parts("groups",
                "groups {base} --adapter {adapter} --text {valid} --max-tokens 256 --out {}"),

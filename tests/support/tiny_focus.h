@@ -56,7 +56,7 @@ inline void carry_potentials(FocusModel& focus) {
 struct TinyFocus {
   explicit TinyFocus(const ModelConfig& shape, const FocusConfig& config = tiny_focus())
       : decoder(tiny_decoder(shape)) {
-    focus.emplace(config, 24, 3, rng);
+    focus.emplace(config, FocusShape::of(shape), rng);
     focus->attach(decoder);
     const NoGrad guard;
     decoder.hidden_states(random_ids(60, 37, 99), 1);

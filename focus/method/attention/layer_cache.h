@@ -40,6 +40,8 @@ class LayerCache {
 
   Index size() const { return size_; }
   std::size_t bytes() const { return bytes_; }
+  /// What files keep of it (CacheFiles); the constructor knows the rest.
+  void visit(auto&& f) { FOCUS_MEMBERS(f, buckets_, size_, bytes_); }
   /// Keys that the last row of the last attend() read, of each head.
   Index keys_read() const { return keys_read_; }
 
@@ -52,6 +54,7 @@ class LayerCache {
     Q8Columns q8_keys;         // in their place [kv_heads, members]
     CacheNumbers values;       // [kv_heads, blocks, members, padded head_dim], in panels or q8_0
     CacheNumbers assignments;  // float32 [blocks, groups, members], in panels; none: gate dropped
+    void visit(auto&& f) { FOCUS_MEMBERS(f, begin, capacity, keys, q8_keys, values, assignments); }
     std::size_t bytes() const {
       return keys.bytes() + q8_keys.bytes() + values.bytes() + assignments.bytes();
     }
@@ -59,6 +62,7 @@ class LayerCache {
   struct Bucket {
     std::vector<Index> positions;  // rising
     std::vector<Store> stores;
+    void visit(auto&& f) { FOCUS_MEMBERS(f, positions, stores); }
   };
   /// Members [begin, end) of the block of a store that begins at `first`; those before `distant`
   /// lie beyond the local window, and of these the gate leaves those before `sinks` alone.

@@ -43,6 +43,8 @@ class SummaryCache {
 
   Index size() const { return size_; }
   std::size_t bytes() const;
+  /// What files keep of it (CacheFiles); the constructor knows the rest.
+  void visit(auto&& f) { FOCUS_MEMBERS(f, heads_, checkpoints_, size_, distant_end_); }
   /// Keys and summary tokens that the last attend() read, all query heads together, and their mean.
   Index pairs_read() const { return pairs_read_; }
   Index keys_read() const { return pairs_read_ / sizes_.heads; }
@@ -52,6 +54,7 @@ class SummaryCache {
   struct Span {
     Index first = 0, end = 0;
     bool operator==(const Span&) const = default;
+    void visit(auto&& f) { FOCUS_MEMBERS(f, first, end); }
   };
   /// Keys and values of some tokens, rows of padded_dim numbers. Rows before `first` have left.
   struct Rows {
@@ -61,19 +64,22 @@ class SummaryCache {
     Index gone = 0;                                  // rows before them that memory no longer has
     Index keep = std::numeric_limits<Index>::max();  // none from here on goes, those counted
     Index count() const { return end - first; }
+    void visit(auto&& f) { FOCUS_MEMBERS(f, keys, values, first, end, gone, keep); }
     Span span() const { return {gone + first, gone + end}; }
   };
   struct Sums {
     std::vector<double> of;  // keys, values and, where width counts, the keys' squares
     Index count = 0;         // tokens in them
     Index removed = 0;       // since the tokens were last summed again
+    void visit(auto&& f) { FOCUS_MEMBERS(f, of, count, removed); }
   };
   /// One group of a key head.
   struct Group {
-    explicit Group(CacheDtype dtype) : rows(dtype) {}
+    explicit Group(CacheDtype dtype = CacheDtype::float32) : rows(dtype) {}
     Rows rows;  // where lists are kept
     Sums sums;
     std::vector<Index> positions;  // of all rows; with a sliding window alone
+    void visit(auto&& f) { FOCUS_MEMBERS(f, rows, sums, positions); }
   };
   struct Head {
     Rows sinks, local;
@@ -83,15 +89,21 @@ class SummaryCache {
     std::vector<std::uint8_t> local_groups;  // of all local rows
     std::vector<Group> groups;
     std::uint8_t last_group = 0;
+    void visit(auto&& f) {
+      FOCUS_MEMBERS(f, sinks, local, means, variances, log_counts);
+      FOCUS_MEMBERS(f, local_groups, groups, last_group);
+    }
   };
   /// What truncate() goes back to, before it adds tokens again that local rows still have.
   struct Checkpoint {
     struct OfHead {
       Span sinks, local;
       std::vector<std::pair<Span, Sums>> groups;
+      void visit(auto&& f) { FOCUS_MEMBERS(f, sinks, local, groups); }
     };
     Index size = 0, distant_end = 0;
     std::vector<OfHead> heads;
+    void visit(auto&& f) { FOCUS_MEMBERS(f, size, distant_end, heads); }
   };
   /// Some rows next to each other.
   struct Run {
