@@ -99,8 +99,8 @@ void describe_focus(const SavedFocus& focus, Facts& facts) {
       bad.look_at(fmt::format("layer {}: {}", layer, t.name),
                   focus.tensor(layer, std::string(t.name), t.shape).span());
   tell_nonfinite(bad, facts);
-  const std::vector<Tensor> needs = bad.count == 0 ? head_needs(focus) : std::vector<Tensor>();
-  if (!needs.empty())
+  if (bad.count > 0) return;
+  if (const std::vector<Tensor> needs = measured_of_heads(focus, kNeeds); !needs.empty())
     facts.add("head_budgets", budgets_text(needs, focus.config.summary.num_selected_groups,
                                            focus.config.num_groups));
 }

@@ -73,17 +73,17 @@ void finish(SavedFocus& saved, F&& size_of) {
 
 }  // namespace
 
-std::vector<Tensor> head_needs(const SavedFocus& saved) {
-  std::vector<Tensor> needs;
+std::vector<Tensor> measured_of_heads(const SavedFocus& saved, std::string_view name) {
+  std::vector<Tensor> measured;
   for (const LayerTensor& each : tensors_of(saved))
-    for (Index layer = 0; each.name == kNeeds && layer < saved.shape.num_layers; ++layer) {
-      needs.push_back(saved.tensor(layer, std::string(kNeeds), each.shape));
-      for (const Real need : needs.back().span())
-        if (!std::isfinite(need) || need < 0)
-          fail("{}: layer {}: the need of a head is {}, expected 0 or more", saved.where, layer,
-               need);
+    for (Index layer = 0; each.name == name && layer < saved.shape.num_layers; ++layer) {
+      measured.push_back(saved.tensor(layer, std::string(name), each.shape));
+      for (const Real x : measured.back().span())
+        if (!std::isfinite(x) || x < 0 || (name == kSummaryWidth && x > 1))
+          fail("{}: layer {}: the {} of a head is {}, expected {}", saved.where, layer, name, x,
+               name == kNeeds ? "0 or more" : "0 to 1");
     }
-  return needs;
+  return measured;
 }
 
 std::string layer_path(Index layer) { return fmt::format("/focus/layer_{:03}", layer); }
@@ -225,7 +225,7 @@ AdapterKind focus_kind() {
 
 void restore_focus(const SavedFocus& saved, FocusModel& focus) {
   const Index layers = focus.shape().num_layers;
-  head_needs(saved);  // must be such
+  for (const std::string_view name : {kNeeds, kSummaryWidth}) measured_of_heads(saved, name);
   check(std::ssize(saved.updates) == layers, "{}: {} layers, but {} are expected", saved.where,
         saved.updates.size(), layers);
   focus.grouping().fitted_context() = saved.fitted_context;

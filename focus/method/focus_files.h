@@ -47,9 +47,9 @@ SavedFocus open_focus(const std::filesystem::path& path);
 
 /// Where a layer lies in a store.
 std::string layer_path(Index layer);
-/// The needs of the query heads of each layer; none where all have the same budget. Throws
-/// std::runtime_error where one is negative or no number.
-std::vector<Tensor> head_needs(const SavedFocus& saved);
+/// What fitting measured of the query heads of each layer, kNeeds or kSummaryWidth; none where all
+/// heads have the same budget. Throws std::runtime_error where one is out of its range.
+std::vector<Tensor> measured_of_heads(const SavedFocus& saved, std::string_view name);
 
 /// All of it, whatever the base.
 std::unique_ptr<FocusModel> read_focus(const SavedFocus& saved);

@@ -186,6 +186,9 @@ std::vector<Tensor> FocusModel::head_needs() {
 
 SummarySettings FocusModel::summary_of(const AttentionSpec& attention, Index layer) {
   SummarySettings settings = attention.summary_of(layer);
+  if (const Tensor* widths = grouping_->summary_width(layer);
+      widths != nullptr && std::ranges::any_of(widths->span(), [](Real x) { return x > 0; }))
+    settings.summary_width.assign(widths->span().begin(), widths->span().end());
   if (settings.head_budgets == HeadBudgets::equal || !attention.m_by_layer.empty() ||
       !settings.query_heads_select())
     return settings;

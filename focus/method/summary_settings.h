@@ -71,9 +71,11 @@ struct SummaryFields {
   Of<double> width = or_nothing<Of>(1.0);
   Of<HeadBudgets> head_budgets = or_nothing<Of>(HeadBudgets::measured);
   // A layer that runs has: keys that a token sees, itself included (0: all before it); m of each
-  // query head where they differ and query heads select, else empty.
+  // query head where they differ and query heads select, else empty; of each query head how much of
+  // a group's width, from 0 to 1, counts in its summary token's own score (empty: none).
   Index sliding_window = 0;
   std::vector<Index> selected_by_head = {};
+  std::vector<Real> summary_width = {};
   // A config has: m of training, step after step, in turn; none: as in use.
   std::vector<int> train_num_selected_groups = {};
 
@@ -150,7 +152,10 @@ struct SummaryFields {
   /// Whether queries look at groups' masses.
   bool selects() const { return !reads_own_group() && most_selected() > 0; }
   /// Whether variances of keys are needed.
-  bool uses_width() const { return width > 0 && selects(); }
+  bool uses_width() const { return (width > 0 && selects()) || !summary_width.empty(); }
+  Real summary_width_of(Index query_head) const {
+    return summary_width.empty() ? Real(0) : summary_width[query_head];
+  }
 
   /// distant(i) = [distant_begin, distant_end); where the second is not above the first, nothing.
   Index distant_begin(Index i) const {

@@ -231,9 +231,7 @@ class FocusLayer(torch.nn.Module):
         return (z + self.bias[:, None]).argmax(-1)
 
     def widths(self, raw, q, k, far, members, n, softcap):
-        """What half the variance of a group's scores adds to its estimated mass, times width."""
-        if not self.attention["width"]:
-            return 0.0
+        """Half the variance of each group's scores."""
         k = k.repeat_interleave(raw.shape[1] // k.shape[1], 1)
         squared = q ** 2
         width = (squared @ (k ** 2).transpose(-1, -2) * far) @ members / n
@@ -243,7 +241,7 @@ class FocusLayer(torch.nn.Module):
         width = width.clamp(min=0)
         if softcap:
             width = width * (1 - torch.tanh((raw * far) @ members / n / softcap) ** 2) ** 2
-        return self.attention["width"] / 2 * width
+        return width / 2
 
     def summary(self, raw, scores, q, k, i, j, seen, softcap, dropout):
         """Weights of the keys where a group that a query does not read is one column: its score is
@@ -263,12 +261,15 @@ class FocusLayer(torch.nn.Module):
         if self.keys:
             columns = columns + self.beta.repeat_interleave(rep, 0)[:, None]
         columns = columns.masked_fill(~some, -torch.inf)
+        widths = 0.0
+        if settings["width"] or hasattr(self, "summary_width"):
+            widths = self.widths(raw, q, k, far, members, n, softcap)
         if settings["selection"] == "own":
             own = torch.nn.functional.one_hot(classes[..., -queries:], groups).bool()
             reads = own.repeat_interleave(rep, 1)
         else:
             # Those of largest estimated mass, of a query head or of all that share a key head.
-            wide = columns + self.widths(raw, q, k, far, members, n, softcap)
+            wide = columns + settings["width"] * widths
             estimate = torch.cat([scores.masked_fill(~near, -torch.inf), wide], -1)
             mass = (wide - estimate.logsumexp(-1, keepdim=True)).exp()
             together = rep if settings["selection_per"] == "key_head" else 1
@@ -279,6 +280,8 @@ class FocusLayer(torch.nn.Module):
             taken = (torch.arange(groups, device=q.device) < m).expand(order.shape)
             reads = torch.zeros_like(mass).scatter_(-1, order, taken.to(mass.dtype)).bool()
             reads = reads.repeat_interleave(together, 1)
+        if hasattr(self, "summary_width"):
+            columns = columns + self.summary_width[:, None, None] * widths
         exact = near | ((far > 0) & (reads.float() @ members.transpose(-1, -2) > 0.5))
         hidden = reads if settings["unselected_groups"] == "summary" else torch.ones_like(reads)
         every = torch.cat([scores.masked_fill(~exact, -torch.inf),

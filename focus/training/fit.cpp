@@ -14,22 +14,29 @@ namespace {
 
 constexpr Index kNeedTokens = 4096;  // enough for a sum of squares
 
-/// Adds to each query head's sums the squares of a - b, and of b.  a, b [1, seq_len, heads, dim]
-void add_squares(const Tensor& a, const Tensor& b, std::span<double> errors,
-                 std::span<double> squares) {
+/// Adds the squares of a - b to each query head's sum; a undefined: those of b.  a, b [1, seq_len,
+/// heads, dim]
+void add_errors(const Tensor& a, const Tensor& b, std::span<double> sums) {
   const Index heads = b.dim(2), dim = b.dim(3);
   parallel_chunks(heads, 1, [&](Index head, Index) {
-    double error = 0, square = 0;
     for (Index t = 0; t < b.dim(1); ++t)
       for (Index d = 0; d < dim; ++d) {
         const Index at = (t * heads + head) * dim + d;
-        const auto of_a = static_cast<double>(a[at]), of_b = static_cast<double>(b[at]);
-        error += (of_a - of_b) * (of_a - of_b);
-        square += of_b * of_b;
+        const double from = a.defined() ? static_cast<double>(a[at]) : 0;
+        sums[head] += (from - static_cast<double>(b[at])) * (from - static_cast<double>(b[at]));
       }
-    errors[head] += error;
-    squares[head] += square;
   });
+}
+
+/// Where a curve is least, counted in its points, of which there are three or more: between them
+/// it is the parabola through the lowest and its two neighbours.
+double least_of_parabola(std::span<const double> y) {
+  const Index best = std::ranges::min_element(y) - y.begin();
+  const Index i = std::clamp<Index>(best, 1, std::ssize(y) - 2);
+  const double slope = (y[i + 1] - y[i - 1]) / 2, bend = y[i + 1] - 2 * y[i] + y[i - 1];
+  if (bend <= 0) return static_cast<double>(best);
+  return std::clamp(static_cast<double>(i) - slope / bend, 0.0,
+                    static_cast<double>(std::ssize(y) - 1));
 }
 
 /// The windows of `batches` but for some, in their order.
@@ -46,43 +53,97 @@ Index windows_of(std::span<const Index> all, Index tokens, const Batches& batche
   return std::min(windows_for(tokens, batches), std::ssize(all));
 }
 
-/// Measures the need of each query head (Grouping::head_needs()): the squared error of its output
-/// where all heads select alike, relative to that of dense attention, on dense inputs and some
-/// of the windows that fit_focus() has left out, where there are such: it took `fitted` of `all`.
-void measure_needs(Decoder& decoder, FocusModel& focus, const Batches& batches,
-                   std::span<const Index> all, Index fitted, const FitProgress& progress) {
-  const NoGrad guard;
-  const AttentionSpec before = std::exchange(
-      focus.mode,
-      {.kind = AttentionKind::summary, .summary = {.head_budgets = HeadBudgets::equal}});
-  const auto heads = static_cast<std::size_t>(focus.shape().heads);
-  const auto layers = static_cast<std::size_t>(focus.shape().num_layers);
-  std::vector<double> errors(layers * heads, 0.0), squares = errors;
-  const AttachedMechanism measuring(decoder, [&](const MechanismInputs& in) {
-    Variable dense = attention(in.q, in.k, in.v, in.options);
-    const Variable sparse = focus.attend(in);
-    const auto of_layer = static_cast<std::size_t>(in.layer) * heads;
-    add_squares(sparse.value(), dense.value(), std::span(errors).subspan(of_layer, heads),
-                std::span(squares).subspan(of_layer, heads));
-    return dense;
-  });
-  const Index windows = windows_of(all, kNeedTokens, batches);
-  for (Index i = 0; i < windows; ++i) {
-    // Between those that were fitted on.
-    const Index fit = (2 * i + 1) * fitted / (2 * windows);
-    const Index next = fit * std::ssize(all) / std::max<Index>(1, fitted) + 1;
-    run_window(decoder, batches, all[std::min(next, std::ssize(all) - 1)]);
-    if (progress) progress(i + 1, windows);
+/// What is measured of query heads, on dense inputs and some of the windows that fit_focus() has
+/// left out, where there are such: it took `fitted` of `all`.
+class HeadMeasurement {
+ public:
+  HeadMeasurement(Decoder& decoder, FocusModel& focus, const Batches& batches,
+                  std::span<const Index> all, Index fitted, const FitProgress& progress)
+      : decoder_(decoder),
+        focus_(focus),
+        batches_(batches),
+        all_(all),
+        fitted_(fitted),
+        progress_(progress),
+        windows_(windows_of(all, kNeedTokens, batches)) {}
+
+  /// Windows that run() goes through.
+  static Index windows(std::span<const Index> all, const Batches& batches) {
+    return 2 * windows_of(all, kNeedTokens, batches);
   }
-  focus.mode = before;
-  for (std::size_t layer = 0; layer < layers; ++layer) {
-    Tensor& needs = *focus.grouping().head_needs(static_cast<Index>(layer));
-    for (std::size_t head = 0; head < heads; ++head) {
-      const std::size_t at = layer * heads + head;
-      needs.data()[head] = squares[at] > 0 ? static_cast<Real>(errors[at] / squares[at]) : Real(0);
+
+  /// Their needs (Grouping::head_needs()): the error where all heads select alike. Then with the
+  /// budgets that follow the share of the width in a summary token's own score that has the least
+  /// error.
+  void run() {
+    const AttentionSpec before = std::exchange(
+        focus_.mode,
+        {.kind = AttentionKind::summary, .summary = {.head_budgets = HeadBudgets::equal}});
+    const std::vector<double> needs = errors_with(std::array{Real(0)}).front();
+    each_head([&](Index layer, Index head, std::size_t at) {
+      focus_.grouping().head_needs(layer)->data()[head] = static_cast<Real>(needs[at]);
+    });
+    focus_.mode = {.kind = AttentionKind::summary};
+    const std::array<Real, 5> shares{0, 0.25, 0.5, 0.75, 1};
+    const std::vector<std::vector<double>> errors = errors_with(shares);
+    each_head([&](Index layer, Index head, std::size_t at) {
+      std::vector<double> of_head;
+      for (const std::vector<double>& of_share : errors) of_head.push_back(of_share[at]);
+      focus_.grouping().summary_width(layer)->data()[head] =
+          static_cast<Real>(least_of_parabola(of_head)) / (shares.size() - 1);
+    });
+    focus_.mode = before;
+  }
+
+ private:
+  template <class F>
+  void each_head(F&& f) const {
+    std::size_t at = 0;
+    for (Index layer = 0; layer < focus_.shape().num_layers; ++layer)
+      for (Index head = 0; head < focus_.shape().heads; ++head) f(layer, head, at++);
+  }
+
+  /// The squared error of each head's output relative to that of dense attention, where all heads
+  /// have each of these shares of the width.
+  std::vector<std::vector<double>> errors_with(std::span<const Real> shares) {
+    const NoGrad guard;
+    const auto heads = static_cast<std::size_t>(focus_.shape().heads);
+    std::vector<double> squares(heads * static_cast<std::size_t>(focus_.shape().num_layers), 0.0);
+    std::vector<std::vector<double>> errors(shares.size(), squares);
+    const AttachedMechanism measuring(decoder_, [&](const MechanismInputs& in) {
+      Variable dense = attention(in.q, in.k, in.v, in.options);
+      const auto of_layer = [&](std::vector<double>& all) {
+        return std::span(all).subspan(static_cast<std::size_t>(in.layer) * heads, heads);
+      };
+      for (std::size_t i = 0; i < shares.size(); ++i) {
+        std::ranges::fill(focus_.grouping().summary_width(in.layer)->span(), shares[i]);
+        add_errors(focus_.attend(in).value(), dense.value(), of_layer(errors[i]));
+      }
+      add_errors({}, dense.value(), of_layer(squares));
+      return dense;
+    });
+    for (Index i = 0; i < windows_; ++i) {
+      // Between those that were fitted on.
+      const Index fit = (2 * i + 1) * fitted_ / (2 * windows_);
+      const Index next = fit * std::ssize(all_) / std::max<Index>(1, fitted_) + 1;
+      run_window(decoder_, batches_, all_[std::min(next, std::ssize(all_) - 1)]);
+      if (progress_) progress_(++done_, 2 * windows_);
     }
+    for (std::vector<double>& of : errors)
+      for (std::size_t at = 0; at < of.size(); ++at)
+        of[at] = squares[at] > 0 ? of[at] / squares[at] : 0;
+    return errors;
   }
-}
+
+  Decoder& decoder_;
+  FocusModel& focus_;
+  const Batches& batches_;
+  const std::span<const Index> all_;
+  const Index fitted_;
+  const FitProgress& progress_;
+  const Index windows_;
+  Index done_ = 0;
+};
 
 }  // namespace
 
@@ -162,7 +223,7 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
   for (Index i = 0; i < windows; ++i)
     first.push_back(first.back() + std::ssize(batches.windows(number(i), 1).ids));
   const bool measures = focus.grouping().head_needs(0) != nullptr;
-  const Index to_come = windows + (measures ? windows_of(all, kNeedTokens, batches) : 0);
+  const Index to_come = windows + (measures ? HeadMeasurement::windows(all, batches) : 0);
   std::vector<Tensor> keys;
   for (Index i = 0; i < shape.num_layers; ++i)
     keys.emplace_back(Shape{first.back(), shape.kv_heads, shape.head_dim});
@@ -188,9 +249,9 @@ void fit_focus(Decoder& decoder, FocusModel& focus, const Batches& batches, Inde
     for (Index i = 0; i < shape.num_layers; ++i) fit_layer(i);
   focus.grouping().fitted_context() = batches.context();
   if (measures)
-    measure_needs(decoder, focus, batches, all, windows, [&](Index done, Index) {
+    HeadMeasurement(decoder, focus, batches, all, windows, [&](Index done, Index) {
       if (progress) progress(windows + done, to_come);
-    });
+    }).run();
 }
 
 }  // namespace focus

@@ -326,7 +326,8 @@ TEST(CliKeys, TrainingStartsFromThoseOfAFit) {
   expect_parts(placed.err, {"density ", "next: focus eval"});
   const StoreReader fitted(cli().keys()), kept(out + "/focus.h5");
   for (const std::string layer : {"/focus/layer_000/", "/focus/layer_001/"})
-    for (const std::string name : {"centroids", "bias", "beta", "temperature", "spread", "needs"})
+    for (const std::string name :
+         {"centroids", "bias", "beta", "temperature", "spread", "needs", "summary_width"})
       EXPECT_TRUE(same_bits(fitted.tensor(layer + name), kept.tensor(layer + name)));
   EXPECT_EQ(kept.int_attribute("/focus", "fitted_context"), 64);
   // Beside a LoRA, both from one file, and from two.

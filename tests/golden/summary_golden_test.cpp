@@ -33,6 +33,9 @@ class SummaryGolden : public testing::TestWithParam<std::string> {
       summary_.selection_per = SelectionPer::key_head;
     if (file_->has("selected_by_head"))
       for (const auto m : file_->ids("selected_by_head")) summary_.selected_by_head.push_back(m);
+    if (file_->has("summary_width"))
+      for (const double share : file_->numbers("summary_width"))
+        summary_.summary_width.push_back(static_cast<Real>(share));
     tau_ = number("tau");
     summary_.selection = own_ ? GroupSelection::own : GroupSelection::mass;
     groups_ = static_cast<Index>(number("groups"));

@@ -24,17 +24,19 @@ struct SummaryCase {
   double width = 0;
   SelectionPer selection_per = SelectionPer::key_head;
   std::vector<Index> selected_by_head = {};
+  bool summary_width = false;  // it counts in the columns' own scores, differently for each head
   std::uint64_t seed = 1;
 
   bool reads_own() const { return selection == GroupSelection::own; }
   std::string str() const {
     return fmt::format(
         "batch {} T {} heads {}/{} head_dim {} K {} m {} w {} block {} sinks {} sliding {} softcap "
-        "{}{}{}{} spread {} width {} {} [{}] seed {}",
+        "{}{}{}{} spread {} width {}{} {} [{}] seed {}",
         batch, seq_len, heads, kv_heads, head_dim, groups, num_selected_groups, window, block,
         sinks, sliding_window, softcap, unselected_groups == UnselectedGroups::drop ? " drop" : "",
         one_for_all ? " one for all" : "", reads_own() ? " own" : "", static_cast<int>(spread),
-        width, value_text(selection_per), fmt::join(selected_by_head, " "), seed);
+        width, summary_width ? " and in scores" : "", value_text(selection_per),
+        fmt::join(selected_by_head, " "), seed);
   }
 };
 
@@ -73,6 +75,8 @@ inline SummaryInputs summary_inputs_of(const SummaryCase& c) {
                 .unselected_groups = c.unselected_groups,
                 .width = c.width,
                 .selected_by_head = c.selected_by_head};
+  for (Index h = 0; c.summary_width && h < c.heads; ++h)
+    in.summary.summary_width.push_back(static_cast<Real>((h + 2) % 4) / 3);
   return in;
 }
 

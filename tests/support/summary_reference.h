@@ -140,18 +140,30 @@ class SummaryReference {
   Entry column_entry(Index query, Index head, const View& seen, Index c) const {
     const Group& group = seen.groups[c];
     const double raw = dot(query, group.key);
-    return {-1, c, raw, cap(raw) + std::log(group.n) + at(in_.summary_bias, head * groups_ + c)};
+    return {-1, c, raw,
+            cap(raw) + std::log(group.n) + at(in_.summary_bias, head * groups_ + c) +
+                share_of(query) * std::pow(cap_slope(raw), 2) * half_variance(query, group)};
   }
-  /// What a group's width adds to its score in selection.
-  double width_of(Index query, const Group& group) const {
+  /// How much of a group's width its column's score has.
+  double share_of(Index query) const {
+    return static_cast<double>(in_.summary.summary_width_of(query / dim_ % heads_));
+  }
+  static double variance(const Group& group, Index d) {
+    const auto i = static_cast<std::size_t>(d);
+    return std::max(0.0, group.square[i] - group.key[i] * group.key[i]);
+  }
+  /// The scores are those before the soft-cap.
+  double half_variance(Index query, const Group& group) const {
     const auto scale = static_cast<double>(in_.options.scale);
     double sum = 0;
-    for (Index d = 0; d < dim_; ++d) {
-      const auto i = static_cast<std::size_t>(d);
-      sum += std::pow(scale * at(in_.q, query + d), 2) *
-             std::max(0.0, group.square[i] - group.key[i] * group.key[i]);
-    }
-    return in_.summary.width / 2 * std::pow(cap_slope(dot(query, group.key)), 2) * sum;
+    for (Index d = 0; d < dim_; ++d)
+      sum += std::pow(scale * at(in_.q, query + d), 2) * variance(group, d) / 2;
+    return sum;
+  }
+  /// What a group's width adds to its column's score in selection.
+  double width_of(Index query, const Group& group) const {
+    return (in_.summary.width - share_of(query)) * std::pow(cap_slope(dot(query, group.key)), 2) *
+           half_variance(query, group);
   }
   static double log_sum(const std::vector<Entry>& entries) {
     double most = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -284,18 +296,36 @@ class SummaryReference {
     const auto scale = static_cast<double>(in_.options.scale);
     const Group& group = seen.groups[column.group];
     at(results.d_summary_bias, head * groups_ + column.group) += d_score;
-    for (Index d = 0; d < dim_; ++d) at(results.dq, q + d) += scale * d_raw * group.key[d];
+    const double d_width = d_score * share_of(q);  // of slope^2 half_variance
+    const double slope = cap_slope(column.raw), d_half = d_width * slope * slope;
+    if (const auto softcap = static_cast<double>(in_.options.softcap); softcap > 0)
+      d_raw -= d_width * half_variance(q, group) * 4 * slope * slope / softcap *
+               std::tanh(column.raw / softcap);
+    std::vector<double> d_variance;
+    for (Index d = 0; d < dim_; ++d) {
+      at(results.dq, q + d) += scale * d_raw * group.key[d] +
+                               d_half * scale * scale * at(in_.q, q + d) * variance(group, d);
+      d_variance.push_back(d_half * std::pow(scale * at(in_.q, q + d), 2) / 2);
+    }
     for (const Index j : seen.distant) {
       const Index key = key_place(b, j, head);
       double through_value = 0;  // (v_j - vb_c) . do
       for (Index d = 0; d < dim_; ++d)
         through_value += (at(in_.v, key + d) - group.value[d]) * at(d_out_, q + d);
       // Gradient of every token's share in the group.
+      double through_width = 0;  // (k_j - kb_c)^2 - var_c
+      for (Index d = 0; d < dim_; ++d)
+        through_width += (std::pow(at(in_.k, key + d) - group.key[d], 2) - variance(group, d)) *
+                         at(d_variance, d);
       at(results.shares, ((key / dim_) * groups_) + column.group) +=
-          (d_raw * (dot(q, in_.k, key) - column.raw) + d_score + p * through_value) / group.n;
+          (d_raw * (dot(q, in_.k, key) - column.raw) + d_score + p * through_value +
+           through_width) /
+          group.n;
       if (group_of(b, j, head) != column.group) continue;
       for (Index d = 0; d < dim_; ++d) {
-        at(results.dk, key + d) += scale * d_raw * at(in_.q, q + d) / group.n;
+        at(results.dk, key + d) += (scale * d_raw * at(in_.q, q + d) +
+                                    2 * (at(in_.k, key + d) - group.key[d]) * at(d_variance, d)) /
+                                   group.n;
         at(results.dv, key + d) += p * at(d_out_, q + d) / group.n;
       }
     }

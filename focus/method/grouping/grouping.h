@@ -30,8 +30,8 @@ struct FocusShape {
   }
 };
 
-/// The name in files of heads' needs (Grouping::head_needs()).
-constexpr std::string_view kNeeds = "needs";
+/// The names in files of what is measured of heads: Grouping::head_needs() and summary_width().
+constexpr std::string_view kNeeds = "needs", kSummaryWidth = "summary_width";
 
 /// A tensor that a grouping has in each layer, by its name in files.
 struct LayerTensor {
@@ -98,6 +98,8 @@ class Grouping {
   /// The need of each query head of a layer, from which its budget of groups follows
   /// (head_budgets()); null where all heads have the same.
   virtual Tensor* head_needs(Index /*layer*/) { return nullptr; }
+  /// SummarySettings::summary_width of a layer; null where no width counts.
+  virtual Tensor* summary_width(Index /*layer*/) { return nullptr; }
   /// Places a layer's groups by keys [tokens, kv_heads, head_dim], as attention sees them.
   virtual void fit(Index layer, const Tensor& keys, std::uint64_t seed);
   /// Whether there are groups at that step; where not, the model attends densely.

@@ -177,8 +177,9 @@ KeyGrouping::KeyGrouping(const FocusConfig& config, const FocusShape& shape, Rng
   constants_.resize(shape.num_layers);
   for (Index i = 0; i < shape.num_layers; ++i) {
     layers_.push_back(make_key_groups(num_groups(), shape.kv_heads, shape.head_dim, rng));
-    if (settings_.head_budgets == HeadBudgets::measured)
-      layers_.back().needs = Tensor::full({shape.heads}, 1);
+    if (settings_.head_budgets == HeadBudgets::equal) continue;
+    layers_.back().needs = Tensor::full({shape.heads}, 1);
+    layers_.back().summary_width = Tensor::zeros({shape.heads});
   }
 }
 
@@ -251,7 +252,8 @@ GroupingKind key_grouping() {
                                                  {"temperature", {1}, false},
                                                  {"spread", {1}, false}};
                 if (config.keys().head_budgets == HeadBudgets::measured)
-                  tensors.push_back({kNeeds, {shape.heads}, false});
+                  for (const std::string_view measured : {kNeeds, kSummaryWidth})
+                    tensors.push_back({measured, {shape.heads}, false});
                 return tensors;
               },
           .make = make_grouping<KeyGrouping>,

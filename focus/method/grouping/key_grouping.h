@@ -11,19 +11,21 @@ namespace focus {
 
 /// One layer's groups of keys, each key head's its own.
 struct KeyGroups {
-  Variable centroids;        // C [kv_heads, num_groups, head_dim]
-  Variable bias;             // b [kv_heads, num_groups]: added to a group's score of a key
-  Variable summary_bias;     // [kv_heads, num_groups]: added to a summary token's score
-  Tensor temperature;        // tau [1] of the soft group_ids that the backward pass goes through
-  Tensor spread;             // [1]: standard deviation of the centroids as they were fitted
-  Tensor needs;              // [heads]: of each query head, see head_budgets(); 1 until measured;
-                             // undefined where all have the same budget
+  Variable centroids;     // C [kv_heads, num_groups, head_dim]
+  Variable bias;          // b [kv_heads, num_groups]: added to a group's score of a key
+  Variable summary_bias;  // [kv_heads, num_groups]: added to a summary token's score
+  Tensor temperature;     // tau [1] of the soft group_ids that the backward pass goes through
+  Tensor spread;          // [1]: standard deviation of the centroids as they were fitted
+  // Measured, of each query head [heads]; undefined where all have the same budget:
+  Tensor needs;              // see head_budgets(); 1 before
+  Tensor summary_width;      // SummarySettings::summary_width; 0 before
   std::int64_t updates = 0;  // keys of a head that the centroids were fitted on; 0: random
   void visit(auto&& f) {
     FOCUS_MEMBERS(f, centroids, bias);
     f("beta", summary_bias);
     FOCUS_MEMBERS(f, temperature, spread);
     f(kNeeds.data(), needs);
+    f(kSummaryWidth.data(), summary_width);
   }
 };
 
@@ -58,6 +60,9 @@ class KeyGrouping final : public GroupingWith<KeyGroups> {
   bool can_fit() const override { return true; }
   Tensor* head_needs(Index layer) override {
     return layers_[layer].needs.defined() ? &layers_[layer].needs : nullptr;
+  }
+  Tensor* summary_width(Index layer) override {
+    return layers_[layer].summary_width.defined() ? &layers_[layer].summary_width : nullptr;
   }
   void fit(Index layer, const Tensor& keys, std::uint64_t seed) override;
   bool is_placed_at(std::int64_t step) const override {

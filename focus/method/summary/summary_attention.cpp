@@ -37,6 +37,9 @@ void check_summary(const AttentionInputs& in, const GroupIds& group_ids, const T
         "summary_attention: {} group counts for {} query heads, expected as many, where query "
         "heads select",
         settings.selected_by_head.size(), in.q.dim(2));
+  check(settings.summary_width.empty() || std::ssize(settings.summary_width) == in.q.dim(2),
+        "summary_attention: {} widths of summary tokens for {} query heads",
+        settings.summary_width.size(), in.q.dim(2));
   check(!settings.reads_own_group() || (settings.most_selected() == 1 && group_ids.heads == 1),
         "summary_attention: selection own needs groups that all heads share");
   check(in.options.dropout == 0,

@@ -269,22 +269,25 @@ void SummaryCache::add_scores(const Run& run, const Real* q, std::vector<Real>& 
     for (Index i = 0; i < run.count(); ++i) of_run[i] = soft_cap(of_run[i], attention_.softcap);
 }
 
-/// What widths add to a query head's summary tokens in selection, whose scores without bias are the
-/// last of the reading.
-void SummaryCache::add_widths(const Head& head, const Real* q, Reading& reading) const {
+/// Adds a share of their widths to the scores of a query head's summary tokens, which are the last
+/// of the reading and without bias, and to the reading what selection has more.
+void SummaryCache::count_widths(const Head& head, const Real* q, Real share,
+                                Reading& reading) const {
   thread_local std::vector<Real> squares;
   squares.assign(q, q + sizes_.head_dim);
   for (Real& x : squares) x *= x;
   const auto a = static_cast<Real>(options_.width);
   const Real softcap = attention_.softcap;
-  const Real* score = &*(reading.scores.end() - sizes_.groups);
+  Real* score = &*(reading.scores.end() - sizes_.groups);
   reading.widths.resize(reading.widths.size() + sizes_.groups);
   Real* widths = &*(reading.widths.end() - sizes_.groups);
   simd::kernels().dot_rows(squares.data(), sizes_.groups, head.variances.data(), padded_dim_,
                            sizes_.head_dim, widths);
   for (Index c = 0; c < sizes_.groups; ++c) {
     const Real slope = softcap > 0 ? 1 - score[c] * score[c] / (softcap * softcap) : 1;
-    widths[c] *= a * slope * slope;
+    const Real width = widths[c] * slope * slope;
+    score[c] += share * width;
+    widths[c] = (a - share) * width;
   }
 }
 
@@ -359,7 +362,8 @@ void SummaryCache::read(Index first_head, Index heads, const Real* q, const Tens
     add_scores(reading.sinks, q + h * dim, reading.scores);
     add_scores(reading.local, q + h * dim, reading.scores);
     add_scores(all(head.means), q + h * dim, reading.scores);
-    if (options_.uses_width()) add_widths(head, q + h * dim, reading);
+    if (options_.uses_width())
+      count_widths(head, q + h * dim, options_.summary_width_of(first_head + h), reading);
     for (Index c = 0; c < sizes_.groups; ++c)
       reading.scores[h * reading.row + reading.exact + c] += head.log_counts[c] + bias[c];
   }

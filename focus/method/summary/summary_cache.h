@@ -162,7 +162,7 @@ class SummaryCache {
   void attend_query(const Head& head, const Reading& reading, Index query_head, const Real* q,
                     Real* out) const;
   void add_scores(const Run& run, const Real* q, std::vector<Real>& scores) const;
-  void add_widths(const Head& head, const Real* q, Reading& reading) const;
+  void count_widths(const Head& head, const Real* q, Real share, Reading& reading) const;
   void select(const Head& head, Reading& reading) const;
   void masses(const Reading& reading, std::vector<double>& mass) const;
 

@@ -14,26 +14,29 @@
 // the selection of groups,
 //   dO_jc = sum over sets of [ k_j . dkb_c / n_c + v_j . dvb_c / n_c + e_c ],
 //   e_c = (sum_i dest_ic - kb_c . dkb_c - vb_c . dvb_c) / n_c
-// which is linear in the same sums.
+// which is linear in the same sums. Where widths count in scores, the means of the keys' squares
+// are one more part of a summary token: half of their variance is (mean of squares - kb^2) / 2.
 namespace focus {
 namespace {
 
 using namespace tiled;
 
 /// What summary tokens owe: to each key [tokens, head_dim], each value, and each share in the
-/// group.
+/// group; where widths count also to half of each key's square.
 struct Owed {
-  Owed(Index tokens, Index dim)
-      : keys(Tensor::zeros({tokens, dim})),
-        values(Tensor::zeros({tokens, dim})),
-        shares(Tensor::zeros({tokens})) {}
+  explicit Owed(const GroupSums& sums)
+      : keys(Tensor::zeros({sums.groups() + sums.settings().sinks, sums.head_dim()})),
+        values(Tensor::zeros(keys.shape())),
+        shares(Tensor::zeros({keys.dim(0)})),
+        squares(Tensor::zeros(sums.settings().summary_width.empty() ? Shape{0} : keys.shape())) {}
   void add(const Owed& other, Real factor = 1) {
     const simd::Kernels& kernels = simd::kernels();
     kernels.scale_row(other.keys.data(), factor, keys.size(), keys.data(), true);
     kernels.scale_row(other.values.data(), factor, values.size(), values.data(), true);
     kernels.scale_row(other.shares.data(), factor, shares.size(), shares.data(), true);
+    kernels.scale_row(other.squares.data(), factor, squares.size(), squares.data(), true);
   }
-  Tensor keys, values, shares;
+  Tensor keys, values, shares, squares;
 };
 
 struct BackwardJob : SummaryTokens {
@@ -68,6 +71,10 @@ void give(BackwardJob& job, Index sequence, Index kv_head, Index first, Index la
     const Index to = place * dim + (t - first) * row;
     pay(owed.keys, group, job.tokens.k, to);
     pay(owed.values, group, job.tokens.v, to);
+    if (owed.squares.size() == 0 || !job.tokens.k.defined()) continue;
+    const Real* key = sums.key(sequence, kv_head, t);
+    for (Index d = 0; d < dim; ++d)
+      job.tokens.k.data()[to + d] += key[d] * owed.squares[group * dim + d];
   }
   if (!job.shares.defined()) return;
   Real* to = job.shares.data() + place * groups;
@@ -78,6 +85,14 @@ void give(BackwardJob& job, Index sequence, Index kv_head, Index first, Index la
                   owed.values.data(), dim, to, stride, Into::add);
   for (Index t = 0; t < last - first; ++t)
     simd::kernels().scale_row(owed.shares.data(), 1, groups, to + t * stride, true);
+  if (owed.squares.size() == 0) return;
+  Tensor squares({last - first, dim});
+  for (Index i = 0; i < squares.size(); ++i) {
+    const Real key = sums.key(sequence, kv_head, first)[i / dim * row + i % dim];
+    squares.data()[i] = key * key / 2;
+  }
+  serial::gemm_nt(last - first, groups, dim, squares.data(), dim, owed.squares.data(), dim, to,
+                  stride, Into::add);
 }
 
 /// A run of queries of one sequence and key head.
@@ -96,7 +111,12 @@ class BackwardTask {
         keys_(tokens_.most_tokens() * s_.padded_dim),
         d_keys_(tokens_.most_tokens() * s_.padded_dim),
         d_values_(tokens_.most_tokens() * s_.padded_dim),
-        d_scores_(tokens_.most_tokens()) {}
+        d_scores_(tokens_.most_tokens()),
+        widths_(with_widths() * tokens_.most_tokens() * kQueries),
+        d_widths_(with_widths() * tokens_.most_tokens() * kQueries),
+        variances_(with_widths() * tokens_.most_tokens() * s_.padded_dim),
+        d_variances_(with_widths() * tokens_.most_tokens() * s_.padded_dim),
+        squares_(with_widths() * s_.padded_dim * kQueries) {}
 
   void run(Index run) {
     const Index end = std::min((run + 1) * GroupSums::kRun, job_.sums.seq_len());
@@ -109,6 +129,8 @@ class BackwardTask {
   }
 
  private:
+  bool with_widths() const { return !job_.settings().summary_width.empty(); }
+
   struct OwedBySet {
     Index number;
     GroupSums::Tokens distant;
@@ -137,8 +159,12 @@ class BackwardTask {
     std::fill_n(d_values_.data(), tokens * s_.padded_dim, Real(0));
     std::fill_n(d_scores_.data(), tokens, Real(0));
     kernels.pack(tokens_.keys().data(), dim, tokens, dim, 1, keys_.data());
+    if (with_widths()) {
+      std::fill_n(d_variances_.data(), tokens * s_.padded_dim, Real(0));
+      kernels.pack(tokens_.variances().data(), dim, tokens, dim, 1, variances_.data());
+    }
     for (Index g = 0; g < s_.heads_per_kv_head; ++g) {
-      tally(s_, seen, rows, 5);
+      tally(s_, seen, rows, with_widths() ? 8 : 5);
       scores(g, begin, p_.data());
       tokens_.products(tokens_.values(), queries_.d_outs(g), d_.data());
       queries_.through_softmax(g, seen, 0, nullptr, simd::GateUse::score, p_.data(), d_.data(),
@@ -149,6 +175,7 @@ class BackwardTask {
         for (Index key = band.begin; key < band.end; ++key)  // through log n and summary_bias
           for (Index q = 0; q < depth; ++q)
             d_scores_.data()[key] += d_.data()[key * kQueries + band.first_query + q];
+        if (with_widths()) through_widths(g, band, depth);
         if (softcap > 0) through_soft_cap(band, softcap);
         kernels.product(band.end - band.begin, s_.padded_dim, depth, p_.data() + at, kQueries, 1,
                         queries_.d_out_rows(g), band.first_query,
@@ -159,6 +186,9 @@ class BackwardTask {
                         d_keys_.data() + band.begin * s_.padded_dim, s_.padded_dim, {.any = true});
       }
       queries_.add_gradient(g, seen, d_.data(), {keys_.data(), tokens, s_.padded_dim});
+      if (with_widths())
+        queries_.add_gradient_of_squares(g, seen, d_widths_.data(),
+                                         {variances_.data(), tokens, s_.padded_dim});
     }
     for (const SummaryTokenSets::Set& set : tokens_.sets()) owe(set);
   }
@@ -168,11 +198,45 @@ class BackwardTask {
     const SummarySettings& options = job_.settings();
     tokens_.scores(queries_.queries(g), job_.in.options.softcap, to);
     if (job_.in.options.softcap > 0) std::copy_n(to, tokens_.tokens() * kQueries, capped_.data());
+    if (with_widths()) {
+      const simd::Panels queries = squares_of(queries_.queries(g));
+      tokens_.widths(queries, to, job_.in.options.softcap, widths_.data());
+      simd::kernels().scale_row(widths_.data(), share_of(g), tokens_.tokens() * kQueries, to, true);
+    }
     tokens_.add_bias(to, nullptr);
     const Index head = kv_head_ * s_.heads_per_kv_head + g;
     for (const SummaryTokenSets::Set& set : tokens_.sets())
       tokens_.hide_read(set, begin, job_.selected, options.query_heads_select() ? head : kv_head_,
                         options.selected_of(head), options.unselected_groups, to);
+  }
+
+  Real share_of(Index g) const {
+    return job_.settings().summary_width_of(kv_head_ * s_.heads_per_kv_head + g);
+  }
+  simd::Panels squares_of(simd::Panels x) {
+    for (Index i = 0; i < x.rows * x.columns; ++i) squares_.data()[i] = x.data[i] * x.data[i];
+    x.data = squares_.data();
+    return x;
+  }
+  /// From the scores to the widths, their share of the scores, and on to variances and, through the
+  /// slope of the soft-cap, to the scores without them.
+  void through_widths(Index g, const KeyBand& band, Index depth) {
+    const Real share = share_of(g), softcap = job_.in.options.softcap;
+    for (Index key = band.begin; key < band.end; ++key)
+      for (Index at = key * kQueries + band.first_query; at < key * kQueries + band.end_query;
+           ++at) {
+        Real& d = d_.data()[at];
+        d_widths_.data()[at] = share * d;
+        if (softcap <= 0) continue;
+        const Real s = capped_.data()[at] / softcap, slope = 1 - s * s;
+        d_widths_.data()[at] *= slope * slope;
+        if (slope > 0) d -= 4 * share * d * s / (softcap * slope) * widths_.data()[at];
+      }
+    simd::kernels().product(band.end - band.begin, s_.padded_dim, depth,
+                            d_widths_.data() + band.begin * kQueries + band.first_query, kQueries,
+                            1, squares_of(queries_.query_rows(g)), band.first_query,
+                            d_variances_.data() + band.begin * s_.padded_dim, s_.padded_dim,
+                            {.any = true});
   }
 
   void through_soft_cap(const KeyBand& band, Real softcap) {
@@ -188,7 +252,7 @@ class BackwardTask {
     const simd::Kernels& kernels = simd::kernels();
     const Index groups = job_.sums.groups(), dim = s_.head_dim;
     if (sets_.empty() || sets_.back().number != set.number)
-      sets_.push_back({set.number, set.distant, Owed(tokens_.width(), dim)});
+      sets_.push_back({set.number, set.distant, Owed(job_.sums)});
     Owed& owed = sets_.back().owed;  // a set that continues from tile to tile owes for both
     for (Index c = 0; c < tokens_.width(); ++c) {
       const Real* d_key = d_keys_.data() + (set.first + c) * s_.padded_dim;
@@ -199,7 +263,10 @@ class BackwardTask {
         const Index n = tokens_.counts(set)[c];
         if (n == 0) continue;
         share = 1 / static_cast<Real>(n);
+        const Real through_squares =
+            with_widths() ? owe_squares(set.first + c, share, owed.squares.data() + c * dim) : 0;
         const Real through_means =
+            through_squares +
             kernels.dot_row(tokens_.keys().data() + (set.first + c) * dim, d_key, dim) +
             kernels.dot_row(tokens_.values().data() + (set.first + c) * dim, d_value, dim);
         owed.shares.data()[c] += share * (d_score - through_means);
@@ -208,6 +275,22 @@ class BackwardTask {
       kernels.scale_row(d_key, share, dim, owed.keys.data() + c * dim, true);
       kernels.scale_row(d_value, share, dim, owed.values.data() + c * dim, true);
     }
+  }
+
+  /// From a variance to the mean key, which it adds, and to what is owed to half of each square;
+  /// returns (mean of squares) . (its gradient).
+  Real owe_squares(Index token, Real share, Real* owed) {
+    const Real* key = tokens_.keys().data() + token * s_.head_dim;
+    const Real* variance = tokens_.variances().data() + token * s_.head_dim;  // halved
+    const Real* d_variance = d_variances_.data() + token * s_.padded_dim;
+    Real* d_key = d_keys_.data() + token * s_.padded_dim;
+    Real through = 0;
+    for (Index d = 0; d < s_.head_dim; ++d) {
+      d_key[d] -= key[d] * d_variance[d];
+      owed[d] += share * d_variance[d];
+      through += (variance[d] + key[d] * key[d] / 2) * d_variance[d];
+    }
+    return through;
   }
 
   /// Gives the tokens that enter or leave the distant zone inside the run what the sets before or
@@ -223,7 +306,7 @@ class BackwardTask {
            all);
       const Index left = std::min(set.distant.first, before.last);
       if (before.first >= left) continue;
-      Owed minus(tokens_.width(), s_.head_dim);
+      Owed minus(job_.sums);
       minus.add(all, -1);
       give(job_, sequence_, kv_head_, before.first, left, minus);
     }
@@ -238,8 +321,10 @@ class BackwardTask {
   Scratch p_, d_, capped_;            // [tokens, queries]
   Scratch keys_, d_keys_, d_values_;  // [tokens, padded_dim]
   Scratch d_scores_;                  // [tokens]
-  Index number_ = 0;                  // of the run, among all
-  std::vector<OwedBySet> sets_;       // of the run
+  // Where widths count: like p_; like keys_; of a head's queries.
+  Scratch widths_, d_widths_, variances_, d_variances_, squares_;
+  Index number_ = 0;             // of the run, among all
+  std::vector<OwedBySet> sets_;  // of the run
 };
 
 /// What runs owe to the tokens that were in the distant zone when they began, and to the sinks.
@@ -251,7 +336,7 @@ void give_across_runs(BackwardJob& job, Index sequence, Index kv_head) {
     return job.owed[sums.run_of(sequence, kv_head, run)];
   };
   const Index window = sums.settings().sliding_window;
-  Owed later(groups + sinks, dim);
+  Owed later(sums);
   for (Index run = runs - 2; run >= 0; --run) {  // those that stay get what later runs owe
     const auto [first, last] = sums.entering(run);
     later.add(owed_by(run + 1));
@@ -262,7 +347,7 @@ void give_across_runs(BackwardJob& job, Index sequence, Index kv_head) {
     for (Index t = first; t < last;) {  // to the last run at whose beginning the token is seen
       const Index last_run = std::min(runs - 1, (t + window - 1) / GroupSums::kRun);
       const Index next = std::min(last, (last_run + 1) * GroupSums::kRun - window + 1);
-      Owed between(groups + sinks, dim);
+      Owed between(sums);
       for (Index r = run + 1; r <= last_run; ++r) between.add(owed_by(r));
       const Index end = last_run == runs - 1 ? last : std::max(t + 1, next);
       give(job, sequence, kv_head, t, end, between);
@@ -294,8 +379,7 @@ SummaryTokens::Gradients SummaryTokens::backward(const AttentionResult& result, 
   if (shares_wanted)
     job.shares = Tensor::zeros({in.q.dim(0), sums.seq_len(), sums.kv_heads(), groups});
   job.d_summary_bias = Tensor::zeros({heads * runs, groups});
-  for (Index i = 0; i < heads * runs; ++i)
-    job.owed.emplace_back(groups + sums.settings().sinks, sums.head_dim());
+  for (Index i = 0; i < heads * runs; ++i) job.owed.emplace_back(sums);
   // A token enters in one run and may leave in another: with a sliding window one after the other.
   const Index together = sums.settings().sliding_window > 0 ? runs : 1;
   parallel_chunks(heads * runs, together, [&](Index begin, Index end) {

@@ -98,7 +98,7 @@ class ForwardTask {
       tally(s_, tokens_.seen(), kQueries, 2);
       tokens_.scores(softmax_.queries(g), job_.in.options.softcap, scores(g));
       const bool by_width = job_.settings().uses_width();
-      if (by_width) add_widths(g);
+      if (by_width) count_widths(g);
       tokens_.add_bias(scores(g), by_width ? selection(g) : nullptr);
     }
     for (const SummaryTokenSets::Set& set : tokens_.sets()) {
@@ -127,24 +127,18 @@ class ForwardTask {
     return {.data = values_.data(), .rows = tokens, .columns = s_.padded_dim};
   }
 
-  /// selection(g) becomes a times the summary tokens' widths, through the soft-cap's slope squared:
-  /// the variance of what it makes of the scores.
-  void add_widths(Index g) {
+  /// Adds the share of the summary tokens' widths that the head has to scores(g); selection(g)
+  /// becomes what is missing from that to `width` times them.
+  void count_widths(Index g) {
     const simd::Panels q = softmax_.queries(g);
-    const auto a = static_cast<Real>(job_.settings().width);
-    for (Index i = 0; i < q.rows * q.columns; ++i) squares_.data()[i] = a * q.data[i] * q.data[i];
-    tokens_.widths({squares_.data(), q.rows, q.columns}, selection(g));
-    const Real softcap = job_.in.options.softcap;
-    if (softcap <= 0) return;
-    for (const KeyBand& band : tokens_.seen().bands())
-      for (Index key = band.begin; key < band.end; ++key) {
-        const Real* score = scores(g) + key * kQueries;
-        Real* to = selection(g) + key * kQueries;
-        for (Index i = band.first_query; i < band.end_query; ++i) {
-          const Real slope = 1 - score[i] * score[i] / (softcap * softcap);
-          to[i] *= slope * slope;
-        }
-      }
+    for (Index i = 0; i < q.rows * q.columns; ++i) squares_.data()[i] = q.data[i] * q.data[i];
+    tokens_.widths({squares_.data(), q.rows, q.columns}, scores(g), job_.in.options.softcap,
+                   selection(g));
+    const Real share = job_.settings().summary_width_of(block_.first + g);
+    const Real missing = static_cast<Real>(job_.settings().width) - share;
+    const Index size = tokens_.tokens() * kQueries;  // what no query sees among them
+    if (share != 0) simd::kernels().scale_row(selection(g), share, size, scores(g), true);
+    if (missing != 1) simd::kernels().scale_row(selection(g), missing, size, selection(g), false);
   }
 
   Real* scores(Index g) { return scores_.data() + g * score_rows_ * kQueries; }

@@ -147,10 +147,24 @@ class SummaryTokenSets {
     products(keys_, queries, to);
     if (softcap > 0) tiled::soft_cap(seen_, softcap, to);
   }
-  /// What width adds to a summary token's score when groups are selected, [tokens, queries]: half
-  /// of the variance of its tokens' scores, sum_d (scale q_d)^2 var_d / 2, sinks 0. `squared` are
-  /// the squares of what scores() takes.
-  void widths(const simd::Panels& squared, Real* to) const { products(variances_, squared, to); }
+  /// Half of the variance of the scores of a group's tokens, [tokens, queries], through the slope
+  /// of the soft-cap: sum_d (scale q_d)^2 var_d / 2 (1 - (s / softcap)^2)^2; sinks 0. `squared` are
+  /// the squares of what scores() takes, s is what it gives.
+  void widths(const simd::Panels& squared, const Real* scores, Real softcap, Real* to) const {
+    products(variances_, squared, to);
+    if (softcap > 0)
+      for_each_score([&](Index at) { to[at] *= square(1 - square(scores[at] / softcap)); });
+  }
+  /// Halved variances of the keys, like keys().
+  const Tensor& variances() const { return variances_; }
+  /// Calls f(place in [tokens, queries]) for what the tile's queries see.
+  template <class F>
+  void for_each_score(F&& f) const {
+    for (const KeyBand& band : seen_.bands())
+      for (Index key = band.begin; key < band.end; ++key)
+        for (Index q = band.first_query; q < band.end_query; ++q) f(key * kQueries + q);
+  }
+  static Real square(Real x) { return x * x; }
   /// [tokens, queries]: rows, like keys(), times the queries' columns
   void products(const Tensor& rows, const simd::Panels& queries, Real* to) const {
     const auto rows_at = [&](Index column) {

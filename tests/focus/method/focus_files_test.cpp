@@ -34,6 +34,7 @@ std::unique_ptr<FocusModel> keys_model(std::uint64_t seed = 1) {
     groups.summary_bias = Variable(randn({3, 4}, seed + 1));
     groups.bias = Variable(randn({3, 4}, seed + 2));
     groups.needs = uniform({6}, seed + 3, 0.1, 2);
+    groups.summary_width = uniform({6}, seed + 4, 0, 1);
     seed += 3;
   }
   return model;
@@ -45,7 +46,7 @@ void expect_same_groups(FocusModel& actual, FocusModel& expected, double accepte
     std::map<std::string, Tensor> found;
     actual.grouping().visit_tensors(
         layer, [&](std::string_view name, Tensor& tensor) { found[std::string(name)] = tensor; });
-    EXPECT_EQ(found.size(), 6u);
+    EXPECT_EQ(found.size(), 7u);
     expected.grouping().visit_tensors(layer, [&](std::string_view name, Tensor& tensor) {
       EXPECT_LE(relative_difference(found.at(std::string(name)), tensor), accepted) << name;
     });
@@ -88,14 +89,19 @@ TEST(FocusFiles, KeysThroughAFolderAndBack) {
   expect_same_groups(*read_focus(saved), *model, tolerance(0, 1e-7));  // a folder is float32
 }
 
-TEST(FocusFiles, NeedsThatAreNoneAreRefused) {
-  for (const Real wrong : {Real(-1), std::numeric_limits<Real>::quiet_NaN()}) {
+TEST(FocusFiles, NeedsAndWidthsThatAreNoneAreRefused) {
+  const auto refuses = [](Tensor KeyGroups::*of, Real wrong) {
     const TempFolder temp;
     const auto model = keys_model();
-    key_layers(*model)[1].needs.data()[2] = wrong;
+    (key_layers(*model)[1].*of).data()[2] = wrong;
     write_focus_folder(temp.path(), *model, "of the base");
-    EXPECT_THROW(read_focus(open_focus_folder(temp.path())), std::runtime_error);
+    EXPECT_THROW(read_focus(open_focus_folder(temp.path())), std::runtime_error) << wrong;
+  };
+  for (const Real wrong : {Real(-1), std::numeric_limits<Real>::quiet_NaN()}) {
+    refuses(&KeyGroups::needs, wrong);
+    refuses(&KeyGroups::summary_width, wrong);
   }
+  refuses(&KeyGroups::summary_width, Real(1.01));
 }
 
 TEST(FocusFiles, KeysOfAnotherShapeAreRefused) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include "focus/training/session.h"
 #include "tests/support/grouping_layers.h"
@@ -50,6 +51,31 @@ TEST(KeysSession, HeadsNeedsAreTheirErrorsWhenKeysArePlaced) {
   for (const double need : needs_where(keys_run().focus.num_groups)) EXPECT_NEAR(need, 0, 1e-9);
   EXPECT_TRUE(needs_where(1, HeadBudgets::equal).empty());
   with_threads(1, [&] { EXPECT_EQ(needs_where(1), one); });
+}
+
+// What a summary token's own score has of the width is what serves the head best: any other share
+// of it has a larger error on the same windows.
+TEST(KeysSession, HeadsCountTheWidthAsItServesThem) {
+  RunConfig config = keys_run();
+  config.focus.summary.num_selected_groups = 0;
+  Session session = tiny_session(config);
+  session.step();
+  FocusModel& focus = *session.model().focus();
+  const AttentionSpec mode{.kind = AttentionKind::summary};
+  std::set<Real> shares;
+  for (Index layer = 0; layer < focus.shape().num_layers; ++layer) {
+    const std::vector<Real> of_layer =
+        focus.summary_of(mode.or_from(focus.config()), layer).summary_width;
+    ASSERT_EQ(std::ssize(of_layer), focus.shape().heads);
+    shares.insert(of_layer.begin(), of_layer.end());
+  }
+  EXPECT_GE(*shares.begin(), 0);
+  EXPECT_LE(*shares.rbegin(), 1);
+  EXPECT_GT(shares.size(), 1u);
+  config.focus.keys().head_budgets = HeadBudgets::equal;
+  Session equal = tiny_session(config);
+  equal.step();
+  EXPECT_EQ(equal.model().focus()->grouping().summary_width(0), nullptr);
 }
 
 TEST(KeysSession, HeadsSelectAsTheyNeed) {

@@ -25,6 +25,7 @@ class SummaryConfig:
     width: float = 0.0  # a: how much of the variance of a group's scores counts in its mass
     per_query_head: bool = False  # each query head selects for itself, not those of a key head together
     by_head: tuple = ()  # m of each query head where they differ; only per query head
+    summary_width: tuple = ()  # of each query head: the share of half the variance in a column's score
 
 
 def zones(tokens: int, cfg: SummaryConfig) -> tuple[Tensor, Tensor]:
@@ -72,11 +73,10 @@ def variances(
     q: Tensor, keys: Tensor, groups: Tensor, far: Tensor, counts: Tensor, cfg: SummaryConfig
 ) -> Tensor:
     """sum_d (scale q_id)^2 var_icd: var over the keys of group c that query i sees far away."""
-    with torch.no_grad():
-        members = far.to(q.dtype)[None, None, :, :, None] * groups[:, :, None]  # [B, H, T, T, K]
-        mean = torch.einsum("bhijc,bhjd->bhicd", members, keys) / counts[..., None]
-        square = torch.einsum("bhijc,bhjd->bhicd", members, keys**2) / counts[..., None]
-        return torch.einsum("bhid,bhicd->bhic", (cfg.scale * q) ** 2, square - mean**2)
+    members = far.to(q.dtype)[None, None, :, :, None] * groups[:, :, None]  # [B, H, T, T, K]
+    mean = torch.einsum("bhijc,bhjd->bhicd", members, keys) / counts[..., None]
+    square = torch.einsum("bhijc,bhjd->bhicd", members, keys**2) / counts[..., None]
+    return torch.einsum("bhid,bhicd->bhic", (cfg.scale * q) ** 2, square - mean**2)
 
 
 def scores_of(q: Tensor, k: Tensor, groups: Tensor, beta: Tensor, cfg: SummaryConfig) -> Scores:
@@ -93,7 +93,7 @@ def scores_of(q: Tensor, k: Tensor, groups: Tensor, beta: Tensor, cfg: SummaryCo
     columns = (cap(mean_score, cfg.softcap) + offsets).masked_fill(~some, -torch.inf)
     widths = variances(q, keys, groups, far, counts, cfg)
     if cfg.softcap:  # the cap's slope at the mean score, squared
-        widths = widths * (1 - torch.tanh(mean_score.detach() / cfg.softcap) ** 2) ** 2
+        widths = widths * (1 - torch.tanh(mean_score / cfg.softcap) ** 2) ** 2
     return Scores(near, far, raw, groups, counts, some, columns, widths)
 
 
@@ -150,7 +150,10 @@ def summary_attention(
     left = s.some & ~reads
     pairs = (exact.sum((-1, -2)) + left.sum((-1, -2))).double().mean(1)
     token_scores = cap(s.raw, cfg.softcap).masked_fill(~exact, -torch.inf)
-    every = torch.cat([token_scores, s.columns.masked_fill(reads, -torch.inf)], -1)
+    columns = s.columns
+    if cfg.summary_width:
+        columns = columns + torch.tensor(cfg.summary_width)[:, None, None].to(q) / 2 * s.widths
+    every = torch.cat([token_scores, columns.masked_fill(reads, -torch.inf)], -1)
     p = every.softmax(-1)
     of_columns = ((p[..., tokens:] / s.counts) @ s.groups.transpose(-1, -2)) * s.far
     out = (p[..., :tokens] + of_columns) @ v.repeat_interleave(q.shape[1] // k.shape[1], 1)

@@ -8,7 +8,8 @@ Attributes  groups, window, block, sinks, scale, softcap, sliding_window, width 
             routing (keys: classes from the keys; own: from own_scores [B,T,K], each query reads its
             own group), per_query_head (absent: 0; 1: each query head selects for itself)
 Inputs      q [B,H,T,D], k and v [B,Hkv,T,D], centroids [Hkv,K,D], bias [Hkv,K], beta [Hkv,K],
-            d_out; selected_by_head [H]: m of each query head, where they differ
+            d_out; selected_by_head [H]: m of each query head, where they differ; summary_width [H]:
+            the share of the width in a summary token's own score (absent: 0)
 Answers     z, classes, and for each m_N (groups read exactly) out, lse, chosen, pairs (tokens and
             summary tokens, mean over heads), grad_* (grad_k with the routing's input constant;
             grad_k_through_classes without)
@@ -48,6 +49,7 @@ class Case:
     width: float = 0.0
     per_query_head: bool = False
     by_head: tuple = ()
+    summary_width: tuple = ()
 
     def config(self, top_groups: int) -> ref.SummaryConfig:
         return ref.SummaryConfig(
@@ -63,6 +65,7 @@ class Case:
             self.width,
             self.per_query_head,
             self.by_head,
+            self.summary_width,
         )
 
 
@@ -81,6 +84,10 @@ CASES = {
     "query_heads_gqa": Case(2, 4, 2, 75, 8, 6, (1, 2), 8, 8, 1, width=1.0, per_query_head=True),
     "budgets_mqa_sliding": Case(
         1, 3, 1, 80, 8, 5, (2,), 6, 4, 2, 5.0, 41, width=1.0, per_query_head=True, by_head=(1, 3, 2)
+    ),
+    "summary_width_gqa": Case(
+        2, 4, 2, 75, 8, 6, (0, 2), 8, 8, 1, 4.0, width=1.0, per_query_head=True,
+        summary_width=(0.5, 1, 0, 0.75)
     ),
 }
 
@@ -177,6 +184,8 @@ def make(case: Case, path: Path, generator: torch.Generator):
             arrays[f"m_{m}/grad_k_through_classes"] = fine(gradients["k"])
         if m == case.groups:
             check_dense(case, inputs, out.detach())
+    if case.summary_width:
+        arrays["summary_width"] = exact(torch.tensor(case.summary_width))
     if case.by_head:
         arrays["selected_by_head"] = torch.tensor(case.by_head, dtype=torch.int32)
     config = case.config(0)

@@ -37,12 +37,15 @@ void sweep_options(const SummaryCase& plain, F&& f) {
   with([](SummaryCase& c) { c.width = 1; });
   with([](SummaryCase& c) { c.width = 0.5, c.heads = 4, c.softcap = 1.5; });
   with([](SummaryCase& c) { c.width = 1, c.sliding_window = 41; });
+  with([](SummaryCase& c) { c.width = 1, c.summary_width = true; });
+  with([](SummaryCase& c) { c.summary_width = true, c.heads = 4, c.softcap = 1.5; });
+  with([](SummaryCase& c) { c.summary_width = true, c.sliding_window = 41, c.one_for_all = true; });
   constexpr SelectionPer kQueryHead = SelectionPer::query_head;
   with([](SummaryCase& c) { c.selection_per = kQueryHead, c.heads = 4; });
   with([](SummaryCase& c) { c.selection_per = kQueryHead, c.heads = 4, c.width = 1; });
   with([](SummaryCase& c) {
     c.selection_per = kQueryHead, c.heads = 6, c.width = 1, c.softcap = 1.5;
-    c.selected_by_head = {1, 3, 0, 2, 5, 1};
+    c.selected_by_head = {1, 3, 0, 2, 5, 1}, c.summary_width = true;
   });
   with([](SummaryCase& c) {
     c.selection_per = kQueryHead, c.heads = 3, c.kv_heads = 1, c.batch = 2;
@@ -115,7 +118,8 @@ TEST(SummaryAttention, EqualsTheReferenceOverSeveralRuns) {
                         .block = block,
                         .sinks = 4,
                         .sliding_window = sliding_window,
-                        .softcap = block == 32 ? 2.0 : 0.0});
+                        .softcap = block == 32 ? 2.0 : 0.0,
+                        .summary_width = block > 1});
   // A block, or a window, longer than a run.
   expect_reference({.batch = 2, .seq_len = 700, .window = 280, .block = 300});
   // So many heads that each goes through its runs in turn.
@@ -184,6 +188,7 @@ RC_GTEST_PROP(SummaryAttention, EqualsTheReferenceForAnyOptions, ()) {
   c.unselected_groups = *rc::gen::element(UnselectedGroups::summary, UnselectedGroups::drop);
   c.one_for_all = *rc::gen::arbitrary<bool>();
   c.width = *rc::gen::element(0.0, 0.4, 1.0);
+  c.summary_width = !c.reads_own() && *rc::gen::arbitrary<bool>();
   c.spread = *rc::gen::element(Spread::random, Spread::one_group, Spread::empty_group);
   c.seed = static_cast<std::uint64_t>(in(1, 1000)) * 100;
   const auto [worst, where] = difference_from_reference(summary_inputs_of(c), d_out_of(c));

@@ -109,9 +109,13 @@ TEST(SummaryCache, SharedKeyHeadsSoftCapsAndSlidingWindows) {
         expect_whole_pass(c);
         c.selection_per = SelectionPer::query_head;
         expect_whole_pass(c);
+        c.summary_width = true;
+        expect_whole_pass(c);
         c.selected_by_head = {m, 1, 3, m + 1};
         expect_whole_pass(c);
         c.width = 0;
+        expect_whole_pass(c);
+        c.summary_width = false;
       }
 }
 
