@@ -31,7 +31,7 @@ class SequenceCache {
   void truncate(Index tokens);
   Index least_size() const;
   /// What files keep of it (CacheFiles), of layers that have keys.
-  void visit(auto&& f) { FOCUS_MEMBERS(f, layers_, summary_layers_, ids_); }
+  void visit(auto&& f) { FOCUS_MEMBERS(f, layers_, summary_layers_, waiting_, ids_); }
 
  private:
   friend class CachedDecoder;
@@ -50,6 +50,7 @@ class SequenceCache {
   struct Waiting {
     Index tokens = 0;
     std::vector<Real> h, k, v;  // as MechanismInputs has them
+    void visit(auto&& f) { FOCUS_MEMBERS(f, tokens, h, k, v); }
   };
 
   AttentionSpec mode_;
