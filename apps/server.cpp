@@ -87,16 +87,16 @@ class Running {
   }
   bool write_events(httplib::DataSink& sink) {
     std::string text;
-    bool ended = false;
+    std::future<Generated>& result = tickets_.front().result;
+    bool last = false;
     {
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, kLook, [this] { return !events_.empty() || ended_; });
+      // Before the events are taken: those of a result that is there are among them then.
+      last = ended_ || result.wait_for(0s) == std::future_status::ready;
       text.swap(events_);
-      ended = ended_;
     }
     if (!sink.is_writable()) return false;
-    std::future<Generated>& result = tickets_.front().result;
-    const bool last = ended || result.wait_for(0s) == std::future_status::ready;
     if (last) text += last_events(result);
     if (!text.empty() && !sink.write(text.data(), text.size())) return false;
     if (last) sink.done();
@@ -312,15 +312,18 @@ class Service {
     Held held(bytes_);
     std::string body;
     bool fits = true, room = true;
-    if (request.is_multipart_form_data())
-      throw ApiError(400, "", "the body is a form; expected JSON");
     const auto end = std::chrono::steady_clock::now() + kMostTime;
-    const bool whole = reader([&](const char* data, std::size_t size) {
-      fits = body.size() + size <= kMostBytes;
-      room = held.add(size);
+    const auto take = [&](const char* data, std::size_t size) {
+      fits = fits && body.size() + size <= kMostBytes;
+      room = room && (!fits || held.add(size));
       if (fits && room) body.append(data, size);
-      return fits && room && std::chrono::steady_clock::now() < end;
-    });
+      return std::chrono::steady_clock::now() < end;
+    };
+    if (request.is_multipart_form_data()) {
+      reader([](const auto&) { return true; }, take);
+      throw ApiError(400, "", "the body is a form; expected JSON");
+    }
+    const bool whole = reader(take);
     if (!fits || response.status == 413) throw ApiError(413, "", too_large());
     if (!room) throw ApiError(503, "server_busy", "too many large requests; try again later");
     if (!whole) throw ApiError(400, "", "the body ended early, or is not encoded as it says");

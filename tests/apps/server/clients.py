@@ -184,6 +184,21 @@ def kept_alive(server, asked, source):
     one.close()
 
 
+def refuse_bodies(server):
+    """What is left of a body that is refused is not taken for the next request."""
+    import http.client
+    form = b"\r\n".join((b"--x", b'Content-Disposition: form-data; name="a"', b"", b"b" * 300_000, b"--x--", b""))
+    one = http.client.HTTPConnection(server.host, server.port, timeout=120)
+    for status, body, headers in ((413, (b"x\n" * (1 << 19) for _ in range(20)), {}),
+                                  (400, form, {"Content-Type": "multipart/form-data; boundary=x"})):
+        for expected, request in ((status, ("POST", PATHS[0], body, headers)), (200, ("GET", "/health"))):
+            one.request(*request)
+            answer = one.getresponse()
+            text = answer.read()
+            assert answer.status == expected, f"status {answer.status}, not {expected}: {text}"
+    one.close()
+
+
 def drip(server, asked, source):
     """A head or a body that comes byte by byte, with pauses, and never as a whole."""
     ones = [connect(server) for _ in range(source.randrange(1, 30))]
@@ -275,6 +290,7 @@ def main():
             arguments = [folder, "--adapter", adapter, "--attention", "summary:1"]
         with Server([program, "serve", *arguments, "--parallel", "4", "--cache-type", "f32"]) as server:
             asked = Asked(server)
+            refuse_bodies(server)
             memory = 0
             for part in range(2):  # the first shows how much memory it takes
                 wrong, counts = storm(server, asked, seconds / 2, seed + part)
