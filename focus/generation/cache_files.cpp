@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <sstream>
 #include <tuple>
@@ -21,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // A file is a mark, its head, the head's checksum, the caches, and their checksum.
-constexpr std::string_view kMark = "focuskv1";
+constexpr std::string_view kMark = "focuskv2";
 constexpr const char* kExtension = ".focuskv";
 constexpr std::size_t kDigits = 32;  // of a checksum
 /// Tokens of a prompt that is worth a file of a folder.
@@ -90,12 +89,13 @@ void pass(Bytes& bytes, T& value) {
   } else if constexpr (requires { typename T::value_type; }) {
     std::uint64_t count = value.size();
     pass(bytes, count);
+    constexpr std::size_t kSize = kPlain<typename T::value_type> ? sizeof(value[0]) : 1;
     if constexpr (Bytes::reads) {
-      if (count > bytes.left.size()) bytes.fail_damaged();
+      if (count > bytes.left.size() / kSize) bytes.fail_damaged();
       value.resize(count);
     }
     if constexpr (kPlain<typename T::value_type>)
-      bytes.pass(value.data(), count * sizeof(value[0]));
+      bytes.pass(value.data(), count * kSize);
     else
       for (auto& item : value) pass(bytes, item);
   } else {
@@ -237,14 +237,24 @@ bool CacheFiles::load(const Kept& from, CachedDecoder& decoder, SequenceCache& c
 }
 
 void CacheFiles::save(SequenceCache& cache, SequenceCache* also) {
-  finish();
   const std::size_t size = cache.ids().size();
   std::size_t most = 0;
-  for (const Kept& kept : kept_)
-    if (const std::size_t common = common_ids(kept.ids, cache.ids());
-        static_cast<Index>(common) >= kept.least)
-      most = std::max(most, common);
+  const auto look_at = [&](const Kept& of) {
+    const std::size_t common = common_ids(of.ids, cache.ids());
+    if (static_cast<Index>(common) >= of.least) most = std::max(most, common);
+  };
+  std::ranges::for_each(kept(), look_at);
+  if (writing_.valid()) look_at(written_);
   if (8 * (size - most) <= size || (!is_one_file() && size < kFewest)) return;
+  finish();
+  try {
+    write(cache, also);
+  } catch (const std::exception& error) {  // no memory for a copy, or no thread
+    refuse(error);
+  }
+}
+
+void CacheFiles::write(SequenceCache& cache, SequenceCache* also) {
   Head head{identity_, cache.ids(), cache.least_size()};
   if (also != nullptr) head.least = std::max(head.least, also->least_size());
   ToBytes all;
@@ -261,7 +271,7 @@ void CacheFiles::save(SequenceCache& cache, SequenceCache* also) {
     written_.path /= xxh3_hex(std::span(all.bytes).first(begin)) + kExtension;
     if (all.bytes.size() > most_bytes_)
       return notice("{}: prompts of {} tokens or more are not saved: one takes more than the limit",
-                    path_.string(), size);
+                    path_.string(), head.ids.size());
   }
   // The bytes go when it is done.
   writing_ = std::async(std::launch::async,

@@ -50,6 +50,7 @@ class CacheFiles {
 
  private:
   bool is_one_file() const { return most_bytes_ == 0; }
+  void write(SequenceCache& cache, SequenceCache* also);
   /// Throws; of a folder tells it.
   void refuse(const std::exception& error) const;
   void drop_oldest();

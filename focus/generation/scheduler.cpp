@@ -128,18 +128,19 @@ void Scheduler::place(std::unique_ptr<Job> job) {
     }
     if (oldest == nullptr || slot.used < oldest->used) oldest = &slot;
   }
-  const CacheFiles::Kept* file = nullptr;
-  if (reuses && model_.files != nullptr)
-    for (const CacheFiles::Kept& kept : model_.files->kept())
-      if (const Index common = reusable(kept.ids, kept.least, prompt); common > most) {
-        file = &kept;
-        best = oldest;
-        most = common;
-      }
   Generated& made = job->text.made();
   best->job = std::move(job);
   try {
+    const CacheFiles::Kept* file = nullptr;
+    if (reuses && model_.files != nullptr)
+      for (const CacheFiles::Kept& kept : model_.files->kept())
+        if (const Index common = reusable(kept.ids, kept.least, prompt); common > most) {
+          file = &kept;
+          most = common;
+        }
     if (file != nullptr) {
+      if (best != oldest) oldest->job = std::move(best->job);
+      best = oldest;
       best->clear();
       if (!model_.files->load(*file, decoder_, best->cache, best->also())) most = 0;
     }
@@ -301,11 +302,11 @@ void Scheduler::draw(Slot& slot, std::span<Real> logits, std::span<const std::in
       slot.speculation->note(std::ssize(drafts), static_cast<Index>(right), seconds);
     made.drafted_tokens += std::ssize(drafts);
     made.right_tokens += static_cast<Index>(right);
+    job.seconds += now() - start;
     if (prompt && model_.files != nullptr) model_.files->save(slot.cache, slot.also());
   } catch (...) {
     return fail_with(slot, std::current_exception());
   }
-  job.seconds += now() - start;
   if (job.text.ended()) release(slot);
 }
 

@@ -123,7 +123,8 @@ TEST(CacheFiles, KeepsTheCacheOfDraftsToo) {
   CachedDecoder decoder(model.decoder, &*model.focus);
   SequenceCache dense = decoder.cache({.kind = Kind::dense}), other = dense;
   SequenceCache drafts = decoder.cache({.kind = Kind::summary}), others = drafts;
-  rows_of(decoder, dense, std::span(ids).first(40), &drafts);
+  rows_of(decoder, dense, std::span(ids).first(30), &drafts);
+  rows_of(decoder, dense, std::span(ids).subspan(30, 10), &drafts);  // wait for more, unread
   save(folder / "a", dense, &drafts);
   load(folder / "a", decoder, other, &others);
   const auto next = std::span(ids).subspan(40, 5);
@@ -265,7 +266,7 @@ TEST(CacheFiles, AFolderKeepsWhatWasUsedLast) {
     bytes = files.kept()[0].bytes;
   }
   write_file_durably(folder / "mine.txt", std::string_view("a file of someone's"));
-  write_file_durably(folder / "bad.focuskv", std::string_view("focuskv1 and no more"));
+  write_file_durably(folder / "bad.focuskv", std::string_view("focuskv2 and no more"));
   CacheFiles files(folder.path(), kIdentity, 3 * bytes + 100);
   EXPECT_EQ(files.kept().size(), 1u);
   for (const std::uint64_t seed : {2, 3}) of.ask(text(seed), &files);
@@ -288,6 +289,27 @@ TEST(CacheFiles, AFolderKeepsWhatWasUsedLast) {
   CacheFiles small(folder.path(), kIdentity, 10);  // nothing has room
   of.ask(text(1), &small);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(CacheFiles, AFileThatCannotBeWrittenFailsTheNextTextAlone) {
+  const TempFolder folder;
+  const fs::path within = folder / "within";
+  fs::create_directory(within);
+  Saving of;
+  CacheFiles files(within / "a.focuskv", kIdentity);
+  of.with.files = &files;
+  Scheduler scheduler(of.with, {.undo = CacheFiles::kUndo});
+  fs::remove(within);
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    auto ticket = *scheduler.submit(random_ids(40, 37, seed), {.max_new_tokens = 2});
+    while (scheduler.step()) {
+    }
+    if (seed == 2)
+      EXPECT_THROW(ticket.result.get(), std::runtime_error);
+    else
+      EXPECT_EQ(ticket.result.get().ids.size(), 2u);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it has been tried by then
+  }
 }
 
 TEST(CacheFiles, AKilledWriterLeavesTheOldFileOrTheNew) {
