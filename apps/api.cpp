@@ -24,47 +24,30 @@ constexpr std::int64_t kMostTokens = 1 << 27, kMostTop = 20, kMostStops = 16;
 constexpr Index kMostTokenBytes = 256;  // as a mean of a text
 constexpr Index kDefaultTokens = 16;    // of a completion, as OpenAI has it
 
-constexpr std::array<std::string_view, 17> kFields = {"model",
-                                                      "max_tokens",
-                                                      "temperature",
-                                                      "top_p",
-                                                      "min_p",
-                                                      "top_k",
-                                                      "seed",
-                                                      "stop",
-                                                      "logit_bias",
-                                                      "n",
-                                                      "logprobs",
-                                                      "stream",
-                                                      "user",
-                                                      "stream_options",
-                                                      "frequency_penalty",
-                                                      "presence_penalty",
-                                                      "repetition_penalty"};
-constexpr std::array<std::string_view, 4> kCompletionFields = {"prompt", "echo", "best_of",
-                                                               "suffix"};
-constexpr std::array<std::string_view, 6> kChatFields = {
+constexpr std::string_view kFields[] = {
+    "model", "max_tokens", "stop",        "n",     "logprobs", "stream", "stream_options",
+    "user",  "seed",       "temperature", "top_p", "min_p",    "top_k",  "logit_bias"};
+constexpr std::string_view kPenalties[] = {"frequency_penalty", "presence_penalty",
+                                           "repetition_penalty"};
+constexpr std::string_view kCompletionFields[] = {"prompt", "echo", "best_of", "suffix"};
+constexpr std::string_view kChatFields[] = {
     "messages",        "top_logprobs", "max_completion_tokens", "chat_template_kwargs",
     "response_format", "tools"};
 
 /// Fields that are read by nothing here: with another value they would change the answer.
 const Json& neutral_values() {
-  static const Json values = {{"n", 1},
-                              {"best_of", 1},
-                              {"suffix", ""},
-                              {"frequency_penalty", 0},
-                              {"tools", Json::array()},
-                              {"presence_penalty", 0},
-                              {"response_format", {{"type", "text"}}}};
+  static const Json values = Json::parse(R"({
+    "n": 1, "best_of": 1, "suffix": "", "frequency_penalty": 0, "presence_penalty": 0,
+    "tools": [], "response_format": {"type": "text"}})");
   return values;
 }
 
 void require_known(const JsonView& request, bool chat) {
   for (const auto& [name, value] : request.object().items()) {
     const auto in = [&, &key = name](const auto& names) {
-      return std::ranges::find(names, std::string_view(key)) != names.end();
+      return std::ranges::count(names, std::string_view(key)) > 0;
     };
-    if (!in(kFields) && !(chat ? in(kChatFields) : in(kCompletionFields)))
+    if (!in(kFields) && !in(kPenalties) && !(chat ? in(kChatFields) : in(kCompletionFields)))
       fail("{}: unknown field {}", kRequest, json_quoted(name));
     const auto neutral = neutral_values().find(name);
     if (value.is_null() || neutral == neutral_values().end()) continue;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -96,10 +95,6 @@ void on_lost_page(int signal, siginfo_t* info, void*) {
   _exit(1);
 }
 
-}  // namespace
-
-namespace {
-
 /// CLI11 takes the nearest number for a whole one beyond 64 bits, and the largest for -1.
 void refuse_far_numbers(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
@@ -118,6 +113,24 @@ void refuse_far_numbers(const CLI::App& app) {
                         is_unsigned ? "from 0 to 2^64 - 1" : "of 64 bits", word));
     }
   }
+}
+
+/// As CLI11 names the types of other options.
+std::string type_of(const ConfigField& field) {
+  const std::string& type = field.type;
+  if (type.find('|') != std::string::npos) return type;
+  return type == "number" ? "FLOAT" : type.ends_with("int") ? "INT" : "TEXT";
+}
+
+const std::vector<std::string> kFirstKeys = {
+    "method",           "base",     "data.train", "data.valid", "data.context", "data.batch",
+    "focus.num_groups", "optim.lr", "steps",      "out"};
+
+/// "lora.h5,keys.h5", which --adapter given twice is too.
+std::vector<std::string> split_adapters(const std::string& word) {
+  if (word.empty()) return {};
+  if (std::filesystem::exists(word)) return {word};
+  return CLI::detail::split(word, ',');
 }
 
 }  // namespace
@@ -173,17 +186,6 @@ void read_option(const ConfigField& field, const std::string& value) {
   }
 }
 
-namespace {
-
-/// As CLI11 names the types of other options.
-std::string type_of(const ConfigField& field) {
-  const std::string& type = field.type;
-  if (type.find('|') != std::string::npos) return type;
-  return type == "number" ? "FLOAT" : type.ends_with("int") ? "INT" : "TEXT";
-}
-
-}  // namespace
-
 void add_settings(CLI::App& app, const std::vector<ConfigField>& fields) {
   for (const ConfigField& field : fields) {
     if (field.text() == "false") {
@@ -218,14 +220,6 @@ std::vector<ConfigField> without(std::vector<ConfigField> fields,
   std::erase_if(fields, [&](const auto& field) { return std::ranges::count(keys, field.key) > 0; });
   return fields;
 }
-
-namespace {
-
-const std::vector<std::string> kFirstKeys = {
-    "method",           "base",     "data.train", "data.valid", "data.context", "data.batch",
-    "focus.num_groups", "optim.lr", "steps",      "out"};
-
-}  // namespace
 
 void add_config_arguments(CLI::App& app, std::string& file) {
   app.add_option("config", file,
@@ -316,17 +310,6 @@ void ModelOptions::add_to(CLI::App& app, const std::vector<std::string>& left_ou
   add_settings(app, without(config_fields(*this), left_out));
   if (CLI::Option* const option = app.get_option_no_throw("--adapter")) option->join(',');
 }
-
-namespace {
-
-/// "lora.h5,keys.h5", which --adapter given twice is too.
-std::vector<std::string> split_adapters(const std::string& word) {
-  if (word.empty()) return {};
-  if (std::filesystem::exists(word)) return {word};
-  return CLI::detail::split(word, ',');
-}
-
-}  // namespace
 
 LoadedModel ModelOptions::load(WeightUse use) const {
   const Progress reading({.label = "reading " + base, .inner = true});

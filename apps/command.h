@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -132,11 +131,6 @@ void set_threads(int threads);
 /// "q4_1 210, f32 61", largest count first.
 std::string counts_text(const std::map<std::string, int>& counts);
 
-inline constexpr const char* kPrecisionHelp =
-    "precision of the weight matrices: float32; bf16: weights and activations rounded to bf16; "
-    "q8: weights in GGML blocks, others rounded to Q8_0 (a quarter of the memory), activations "
-    "rounded to int8, integer products; with AMX 32 or more tokens at once in bf16";
-
 /// The model that a command runs.
 struct ModelOptions {
   std::string base = {}, adapter = {}, tokenizer = {};
@@ -153,7 +147,10 @@ struct ModelOptions {
       "special tokens before a text or prompt: auto: those that the tokenizer's files specify; "
       "always: the config's BOS, otherwise the tokenizer's; never: none; window: one before each "
       "evaluation window");
-    f("precision", precision, kPrecisionHelp);
+    f("precision", precision,
+      "precision of the weight matrices: float32; bf16: weights and activations rounded to bf16; "
+      "q8: weights in GGML blocks, others rounded to Q8_0 (a quarter of the memory), activations "
+      "rounded to int8, integer products; with AMX 32 or more tokens at once in bf16");
   }
   /// Declares BASE and an option for each setting, except those in `left_out`.
   void add_to(CLI::App& app, const std::vector<std::string>& left_out = {});

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
-#include <map>
 #include <set>
 #include <thread>
 
@@ -22,13 +21,11 @@
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/notice.h"
-#include "data/settings/config.h"
 #include "data/settings/struct_json.h"
 #include "data/tensors/checkpoint_folder.h"
 #include "data/text/format.h"
 #include "data/text/text.h"
 #include "focus/evaluation/recall/long_range.h"
-#include "focus/models/model_files.h"
 #include "focus/training/compare/compare_plan.h"
 #include "focus/training/compare/compare_report.h"
 #include "focus/training/metrics.h"

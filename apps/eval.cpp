@@ -1,7 +1,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "apps/command.h"
 #include "apps/mpi.h"

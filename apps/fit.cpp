@@ -59,14 +59,13 @@ void add_goals(CLI::App& app, GroupsGoal& goal) {
         ->type_name("SHARE")
         ->excludes(app.get_option("--num-selected-groups"));
   };
-  CLI::Option* const target = add("--target", goal.target,
-                                  "chooses K, m, w, B and s: the least density that loses at most "
-                                  "this share of perplexity, such as "
-                                  "0.5%, on windows of the text that are held back from the fit");
+  CLI::Option* const target =
+      add("--target", goal.target,
+          "chooses K, m, w, B and s: the least density that loses at most this share of "
+          "perplexity, such as 0.5%, on windows of the text that are held back from the fit");
   add("--density", goal.density,
       "chooses K, m, w, B and s: the least KL to dense attention at about this share of the causal "
-      "pairs, "
-      "such as 12%, on such windows")
+      "pairs, such as 12%, on such windows")
       ->excludes(target);
 }
 
@@ -113,11 +112,10 @@ void print_choice(const ChosenGroups& chosen, const GroupsGoal& goal, Index cont
   const double dense = best.row.nats_per_token - *best.row.nats_against_dense;
   fmt::print(
       "chosen on {} window{} of {} tokens held back from the fit, {} tokens scored, perplexity of "
-      "dense attention {:.2f}:\n{}"
-      "density: share of causal pairs computed; selection: its overhead, in pair equivalents; "
-      "work: "
-      "both, a proxy of attention's time, which focus speed measures; KL: KL(dense || row), nats; "
-      "loss: of perplexity, with its standard error over these tokens\n",
+      "dense attention {:.2f}:\n{}density: share of causal pairs computed; selection: its "
+      "overhead, in pair equivalents; work: both, a proxy of attention's time, which focus speed "
+      "measures; KL: KL(dense || row), nats; loss: of perplexity, with its standard error over "
+      "these tokens\n",
       chosen.windows, chosen.windows == 1 ? "" : "s", context, best.row.tokens_scored,
       std::exp(dense), plain_text(table, 1));
   if (!chosen.reached)

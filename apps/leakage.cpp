@@ -1,6 +1,5 @@
 #include "apps/command.h"
 #include "autograd/base/check.h"
-#include "focus/evaluation/evaluation.h"
 
 namespace focus::app {
 int run_leak_test(Arguments arguments) {

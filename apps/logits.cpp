@@ -1,4 +1,3 @@
-
 #include "apps/command.h"
 #include "autograd/base/check.h"
 #include "data/files/notice.h"

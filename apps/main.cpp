@@ -23,7 +23,6 @@
 #include "autograd/simd/kernels.h"
 #include "data/files/durable_file.h"
 #include "data/tensors/store.h"
-#include "focus/training/run_config.h"
 #include "focus/version.h"
 
 namespace focus::app {

@@ -30,8 +30,7 @@ int run_merge(Arguments arguments) {
   CLI::App app(
       "Merges a LoRA adapter into the weights of its base and writes a model that needs no "
       "adapter; groups that it was trained with come with it. Runs both on random tokens with "
-      "dense "
-      "attention and prints the difference.",
+      "dense attention and prints the difference.",
       "focus merge");
   options.add_to(app, {"precision", "bos", "tokenizer"});
   app.add_option("--out", out, "checkpoint file to write (.h5)")->required();

@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include "apps/command.h"
@@ -17,14 +16,9 @@ namespace {
 
 /// The keys with which the figures of the commands begin.
 bool are_figures(const std::string& bytes) {
-  constexpr std::array<std::array<std::string_view, 2>, 7> kBeginnings = {
-      {{"model", "adapter"},
-       {"store", "model_type"},
-       {"folder", "kind"},
-       {"file", "kind"},
-       {"bytes", "tokens"},
-       {"finished", "step"},
-       {"trainable", "frozen"}}};
+  constexpr std::string_view kBeginnings[][2] = {
+      {"model", "adapter"}, {"store", "model_type"}, {"folder", "kind"},     {"file", "kind"},
+      {"bytes", "tokens"},  {"finished", "step"},    {"trainable", "frozen"}};
   const auto json = nlohmann::ordered_json::parse(bytes, nullptr, false);
   if (!json.is_object() || json.size() < 2) return false;
   const auto first = json.begin(), second = std::next(first);
@@ -35,9 +29,8 @@ bool are_figures(const std::string& bytes) {
 }
 
 bool is_drawn(std::string_view bytes) {
-  const bool begins = bytes.starts_with("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n") ||
-                      bytes.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ");
-  return begins && bytes.find("var(--page)") != std::string_view::npos;
+  return bytes.starts_with("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n") &&
+         bytes.find("var(--page)") != std::string_view::npos;
 }
 
 template <class Read>
@@ -90,7 +83,7 @@ void refuse_input(const OutputPlace& output, const std::string& input, bool is_o
 }
 
 /// Whether what is there is what the program writes there, by its contents: the figures of --json,
-/// a page, a chart, the logits of `focus logits`.
+/// a page, the logits of `focus logits`.
 bool is_own_output(const OutputPlace& output) {
   const fs::path& path = output.path;
   const auto figures = [&] { return are_figures(read_file(path)); };

@@ -1,4 +1,3 @@
-
 #include "apps/command.h"
 #include "apps/terminal/progress.h"
 #include "data/files/durable_file.h"

@@ -30,8 +30,7 @@ int run_serve(Arguments arguments) {
   CLI::App app(
       "Serves a model by OpenAI's API over HTTP: GET /v1/models, /health and /metrics, POST "
       "/v1/chat/completions and /v1/completions. It generates several answers at once, and a "
-      "prompt "
-      "that begins like an earlier one computes only what differs. Ctrl-C ends it.",
+      "prompt that begins like an earlier one computes only what differs. Ctrl-C ends it.",
       "focus serve");
   options.add_to(app);
   add_attention_option(app, text.attention, "attention, with the default, as of focus generate");

@@ -2,13 +2,10 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-
 #include "apps/command.h"
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"
 #include "autograd/machine.h"
-#include "data/settings/config.h"
 #include "data/settings/struct_json.h"
 #include "data/synthetic/far_corpus.h"
 #include "data/text/format.h"
@@ -226,10 +223,10 @@ int run_speed(Arguments arguments) {
       "Compares full causal attention with hard or summary Focus attention on random q, k and v of "
       "one sequence, interleaved. Times a model's decoding with --decode, training steps with "
       "--step (add --help for their options). The time of Focus attention includes sorting by "
-      "group and "
-      "the local window; the groups are computed before, and that time is reported separately. "
-      "GFLOP/s counts 4 head_dim operations per attended pair and head, and 2.5 times that for "
-      "backward. The ideal speed-up is the number of all pairs divided by that of attended pairs.",
+      "group and the local window; the groups are computed before, and that time is reported "
+      "separately. GFLOP/s counts 4 head_dim operations per attended pair and head, and 2.5 times "
+      "that for backward. The ideal speed-up is the number of all pairs divided by that of "
+      "attended pairs.",
       "focus speed");
   app.add_option("--lengths", lengths, "tokens, one run each (default 512 to 16384)")
       ->delimiter(',');

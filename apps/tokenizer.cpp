@@ -13,8 +13,6 @@
 namespace focus::app {
 namespace {
 
-using Ids = std::vector<std::int32_t>;
-
 struct TokenizerArguments {
   std::string tokenizer, text, out;
   std::vector<std::string> texts;
@@ -83,7 +81,7 @@ void encode_text(const TokenizerArguments& o) {
 void decode_ids(const TokenizerArguments& o) {
   const auto tokenizer = open_tokenizer(o.tokenizer);
   const std::string input = read_input(o.text);
-  Ids ids;
+  std::vector<std::int32_t> ids;
   try {
     ids = parse_ids(input);
   } catch (const std::runtime_error& error) {

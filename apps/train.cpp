@@ -7,7 +7,6 @@
 #include "apps/mpi.h"
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
-#include "data/settings/config.h"
 #include "data/settings/struct_json.h"
 #include "focus/training/training.h"
 

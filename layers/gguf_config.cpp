@@ -2,7 +2,6 @@
 #include <cmath>
 #include <map>
 
-#include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "layers/gguf_settings.h"
 
@@ -302,15 +301,6 @@ const Family& find_gguf_family(const std::string& architecture, bool has_window,
   return *found;
 }
 
-}  // namespace
-
-std::span<const TensorRule> gguf_rules() {
-  static const std::vector<TensorRule> rules = make_rules();
-  return rules;
-}
-
-namespace {
-
 /// Keys that change what is computed and that no family here has.
 void refuse_other_forms(const GgufSettings& s) {
   const GgufMetadata& metadata = s.source().metadata();
@@ -324,6 +314,11 @@ void refuse_other_forms(const GgufSettings& s) {
 }
 
 }  // namespace
+
+std::span<const TensorRule> gguf_rules() {
+  static const std::vector<TensorRule> rules = make_rules();
+  return rules;
+}
 
 ModelConfig read_gguf_config(const GgufSource& source) {
   const GgufMetadata& metadata = source.metadata();

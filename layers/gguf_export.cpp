@@ -2,7 +2,6 @@
 #include <cmath>
 #include <limits>
 
-#include "autograd/base/check.h"
 #include "layers/gguf_settings.h"
 
 namespace focus {

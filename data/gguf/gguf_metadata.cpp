@@ -17,19 +17,9 @@ struct ValueType {
   const char* name;
   std::size_t bytes;  // at least, of one value
 };
-constexpr std::array<ValueType, 13> kValueTypes = {{{"u8", 1},
-                                                    {"i8", 1},
-                                                    {"u16", 2},
-                                                    {"i16", 2},
-                                                    {"u32", 4},
-                                                    {"i32", 4},
-                                                    {"f32", 4},
-                                                    {"bool", 1},
-                                                    {"string", 8},
-                                                    {"array", 12},
-                                                    {"u64", 8},
-                                                    {"i64", 8},
-                                                    {"f64", 8}}};
+constexpr ValueType kValueTypes[] = {
+    {"u8", 1},   {"i8", 1},     {"u16", 2},    {"i16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4},
+    {"bool", 1}, {"string", 8}, {"array", 12}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
 /// A key of one letter, its length, a type, a value.
 constexpr std::size_t kSmallestPair = 8 + 1 + 4 + 1;
 
@@ -39,9 +29,9 @@ const ValueType& value_type_of(GgufType type) {
 
 GgufType read_value_type(GgufBytes& bytes, const std::string& what) {
   const auto type = bytes.number<std::uint32_t>(what);
-  if (type >= kValueTypes.size())
+  if (type >= std::size(kValueTypes))
     fail("{}: {} has the unknown type {}; GGUF has the types 0 to {}", bytes.where(), what, type,
-         kValueTypes.size() - 1);
+         std::size(kValueTypes) - 1);
   return static_cast<GgufType>(type);
 }
 

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <unordered_map>
 
 #include "autograd/base/check.h"

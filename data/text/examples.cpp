@@ -99,6 +99,24 @@ Example example_of(const Ordered& row, const std::string& place, const std::stri
       place, json_quoted(text_field), members.empty() ? "nothing" : shown_whole(members));
 }
 
+/// Calls f(text or value, number, in a list) for each record.
+template <class F>
+void for_each_record(std::string_view text, const std::string& where, F&& f) {
+  const std::size_t first = text.find_first_not_of(kJsonBlanks);
+  const bool list = first != text.npos && text[first] == '[';
+  // One object in several lines: the first line is not valid JSON.
+  const std::string_view row = text.substr(std::min(first, text.size()));
+  const bool spread =
+      row.starts_with('{') && !Json::accept(row.substr(0, row.find('\n'))) && Json::accept(text);
+  if (!list && !spread)
+    return for_each_row(text, [&](std::string_view one, std::size_t line) {
+      f(parse_ordered_json(one, fmt::format("{}: line {}", where, line)), line, false);
+    });
+  Ordered all = parse_ordered_json(text, where);
+  if (!list) return f(all, 1, true);
+  for (std::size_t i = 0; i < all.size(); ++i) f(std::exchange(all[i], nullptr), i + 1, true);
+}
+
 }  // namespace
 
 std::string text_of(const Example& example) {
@@ -153,28 +171,6 @@ bool holds_records(const std::filesystem::path& path, std::string_view text) {
   return std::ranges::find(kEndings, small_ending(name_without_packing(path))) != kEndings.end() ||
          holds_records(text);
 }
-
-namespace {
-
-/// Calls f(text or value, number, in a list) for each record.
-template <class F>
-void for_each_record(std::string_view text, const std::string& where, F&& f) {
-  const std::size_t first = text.find_first_not_of(kJsonBlanks);
-  const bool list = first != text.npos && text[first] == '[';
-  // One object in several lines: the first line is not valid JSON.
-  const std::string_view row = text.substr(std::min(first, text.size()));
-  const bool spread =
-      row.starts_with('{') && !Json::accept(row.substr(0, row.find('\n'))) && Json::accept(text);
-  if (!list && !spread)
-    return for_each_row(text, [&](std::string_view one, std::size_t line) {
-      f(parse_ordered_json(one, fmt::format("{}: line {}", where, line)), line, false);
-    });
-  Ordered all = parse_ordered_json(text, where);
-  if (!list) return f(all, 1, true);
-  for (std::size_t i = 0; i < all.size(); ++i) f(std::exchange(all[i], nullptr), i + 1, true);
-}
-
-}  // namespace
 
 void for_each_example(std::string_view text, const std::string& where,
                       const std::string& text_field, const std::function<void(Example&&)>& f) {

@@ -5,7 +5,6 @@
 #include <array>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "autograd/base/check.h"
 #include "autograd/base/memory.h"

@@ -31,24 +31,12 @@ void close_pairs(std::string& text, char open, char close) {
 }
 
 std::string detokenized_article(std::string text) {
-  constexpr std::array<Replacement, 10> kPoints = {{{"s '", "s'"},
-                                                    {" @-@ ", "-"},
-                                                    {" @,@ ", ","},
-                                                    {" @.@ ", "."},
-                                                    {" : ", ": "},
-                                                    {" ; ", "; "},
-                                                    {" . ", ". "},
-                                                    {" ! ", "! "},
-                                                    {" ? ", "? "},
-                                                    {" , ", ", "}}};
-  constexpr std::array<Replacement, 8> kRest = {{{"= = = =", "===="},
-                                                 {"= = =", "==="},
-                                                 {"= =", "=="},
-                                                 {" \u00B0 ", "\u00B0"},
-                                                 {" \n", "\n"},
-                                                 {"\n ", "\n"},
-                                                 {" N ", " 1 "},
-                                                 {" 's", "'s"}}};
+  constexpr Replacement kPoints[] = {{"s '", "s'"}, {" @-@ ", "-"}, {" @,@ ", ","}, {" @.@ ", "."},
+                                     {" : ", ": "}, {" ; ", "; "},  {" . ", ". "},  {" ! ", "! "},
+                                     {" ? ", "? "}, {" , ", ", "}};
+  constexpr Replacement kRest[] = {{"= = = =", "===="},    {"= = =", "==="}, {"= =", "=="},
+                                   {" \u00B0 ", "\u00B0"}, {" \n", "\n"},    {"\n ", "\n"},
+                                   {" N ", " 1 "},         {" 's", "'s"}};
   for (const auto& [tokens, meant] : kPoints) text = replaced(text, tokens, meant);
   for (const auto& [open, close] :
        {std::pair('(', ')'), {'[', ']'}, {'{', '}'}, {'"', '"'}, {'\'', '\''}})

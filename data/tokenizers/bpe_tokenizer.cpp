@@ -2,7 +2,6 @@
 #include <mutex>
 #include <set>
 #include <sstream>
-#include <utility>
 
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"

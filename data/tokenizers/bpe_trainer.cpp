@@ -104,6 +104,22 @@ struct Candidate {
   }
 };
 
+/// The special token before every text: what models that are trained with it see.
+ordered_json template_with(const std::string& special) {
+  const ordered_json token = {{"SpecialToken", {{"id", special}, {"type_id", 0}}}};
+  const auto text = [](const char* id) {
+    return ordered_json{{"Sequence", {{"id", id}, {"type_id", 0}}}};
+  };
+  return {{"type", "TemplateProcessing"},
+          {"single", ordered_json::array({token, text("A")})},
+          {"pair", ordered_json::array({token, text("A"), token, text("B")})},
+          {"special_tokens",
+           {{special,
+             {{"id", special},
+              {"ids", ordered_json::array({0})},
+              {"tokens", ordered_json::array({special})}}}}}};
+}
+
 }  // namespace
 
 BpeTrainer::BpeTrainer(BpeTrainerOptions options) : options_(std::move(options)) {
@@ -199,26 +215,6 @@ BpeTrainer::Model BpeTrainer::train(const std::function<void(std::int32_t)>& on_
   }
   return model;
 }
-
-namespace {
-
-/// The special token before every text: what models that are trained with it see.
-ordered_json template_with(const std::string& special) {
-  const ordered_json token = {{"SpecialToken", {{"id", special}, {"type_id", 0}}}};
-  const auto text = [](const char* id) {
-    return ordered_json{{"Sequence", {{"id", id}, {"type_id", 0}}}};
-  };
-  return {{"type", "TemplateProcessing"},
-          {"single", ordered_json::array({token, text("A")})},
-          {"pair", ordered_json::array({token, text("A"), token, text("B")})},
-          {"special_tokens",
-           {{special,
-             {{"id", special},
-              {"ids", ordered_json::array({0})},
-              {"tokens", ordered_json::array({special})}}}}}};
-}
-
-}  // namespace
 
 std::string BpeTrainer::tokenizer_json(const Model& model) const {
   ordered_json vocabulary = ordered_json::object();

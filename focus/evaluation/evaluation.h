@@ -19,9 +19,7 @@ namespace focus {
 
 /// Preprocessing of a text whose tokens are separated by blanks.
 enum class Detokenize { none, wikitext };
-constexpr auto enum_names(Detokenize) {
-  return std::array<std::string_view, 2>{"none", "wikitext"};
-}
+constexpr auto enum_names(Detokenize) { return enum_list("none", "wikitext"); }
 
 /// What a row is compared with, token by token.
 enum class Against {

@@ -1,7 +1,5 @@
 #include "focus/generation/continuation.h"
 
-#include <algorithm>
-
 namespace focus {
 namespace {
 

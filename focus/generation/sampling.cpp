@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <utility>
-#include <vector>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"

@@ -1,7 +1,5 @@
 #include "focus/generation/speculation.h"
 
-#include <algorithm>
-
 #include "autograd/base/profile.h"
 #include "autograd/gemm/packed_product.h"
 #include "layers/family.h"

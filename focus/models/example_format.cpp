@@ -1,7 +1,4 @@
-#include <memory>
-
 #include "data/chat/chat_template.h"
-#include "data/files/checksum.h"
 #include "data/files/input_file.h"
 #include "data/text/text.h"
 #include "focus/models/model_files.h"

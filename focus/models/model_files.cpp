@@ -193,6 +193,42 @@ const ModelFormat& format_of(const fs::path& path, std::string_view expected) {
   return *std::ranges::find_if(kFormats, [&](const ModelFormat& each) { return each.is(path); });
 }
 
+template <class T>
+T* find_kind(const std::vector<std::unique_ptr<Adapter>>& adapters) {
+  for (const auto& adapter : adapters)
+    if (auto* found = dynamic_cast<T*>(adapter.get())) return found;
+  return nullptr;
+}
+
+/// Whether weights take more than half of the memory: the system may have dropped what a layer
+/// needs since it was read.
+bool outgrow_memory(const TensorSource& source) {
+  std::size_t bytes = 0;
+  for (const TensorInfo& info : source.tensors()) bytes += bytes_of(info.dtype, info.size());
+  return bytes > memory_limit() / 2;
+}
+
+bool has_block_matrix(const TensorSource& weights) {
+  return std::ranges::any_of(weights.tensors(), [](const TensorInfo& info) {
+    return info.shape.size() == 2 && in_blocks(info.dtype);
+  });
+}
+
+/// Reads an adapter for the model that it was made for, and attaches it.
+void attach_saved(const SavedAdapter& saved, LoadedModel& model) {
+  if (!saved.base_fingerprint.empty())
+    check_base(saved.where, saved.base_fingerprint, model.fingerprint(), model.where);
+  auto adapter = saved.read(*model.decoder);
+  if (saved.kind->is_attention()) model.detach_attention();  // one in the place of another
+  model.attach(std::move(adapter));
+}
+
+TextEnds of_tokenizer(const Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return {};
+  return {.prefix = {tokenizer->prefix().begin(), tokenizer->prefix().end()},
+          .suffix = {tokenizer->suffix().begin(), tokenizer->suffix().end()}};
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& path) {
@@ -230,17 +266,6 @@ ModelFiles open_model(const std::filesystem::path& given, const std::string& tok
   files.generation = read_generation_config(files.side_files, files.where);
   return files;
 }
-
-namespace {
-
-template <class T>
-T* find_kind(const std::vector<std::unique_ptr<Adapter>>& adapters) {
-  for (const auto& adapter : adapters)
-    if (auto* found = dynamic_cast<T*>(adapter.get())) return found;
-  return nullptr;
-}
-
-}  // namespace
 
 const SavedAdapter* ModelFiles::attention() const {
   for (const SavedAdapter& adapter : adapters)
@@ -285,33 +310,6 @@ const Tokenizer& LoadedModel::require_tokenizer() const {
     fail("{}: has no tokenizer; give one (a tokenizer.json, a tokenizer.model, or bytes)", where);
   return *tokenizer;
 }
-
-namespace {
-
-/// Whether weights take more than half of the memory: the system may have dropped what a layer
-/// needs since it was read.
-bool outgrow_memory(const TensorSource& source) {
-  std::size_t bytes = 0;
-  for (const TensorInfo& info : source.tensors()) bytes += bytes_of(info.dtype, info.size());
-  return bytes > memory_limit() / 2;
-}
-
-bool has_block_matrix(const TensorSource& weights) {
-  return std::ranges::any_of(weights.tensors(), [](const TensorInfo& info) {
-    return info.shape.size() == 2 && in_blocks(info.dtype);
-  });
-}
-
-/// Reads an adapter for the model that it was made for, and attaches it.
-void attach_saved(const SavedAdapter& saved, LoadedModel& model) {
-  if (!saved.base_fingerprint.empty())
-    check_base(saved.where, saved.base_fingerprint, model.fingerprint(), model.where);
-  auto adapter = saved.read(*model.decoder);
-  if (saved.kind->is_attention()) model.detach_attention();  // one in the place of another
-  model.attach(std::move(adapter));
-}
-
-}  // namespace
 
 LoadedModel load_model(const std::filesystem::path& path, const std::string& tokenizer,
                        std::optional<Precision> precision, WeightUse use) {
@@ -397,16 +395,6 @@ void load_adapters(const std::vector<std::string>& paths, LoadedModel& model) {
            fmt::join(paths, ","));
   }
 }
-
-namespace {
-
-TextEnds of_tokenizer(const Tokenizer* tokenizer) {
-  if (tokenizer == nullptr) return {};
-  return {.prefix = {tokenizer->prefix().begin(), tokenizer->prefix().end()},
-          .suffix = {tokenizer->suffix().begin(), tokenizer->suffix().end()}};
-}
-
-}  // namespace
 
 std::optional<std::int32_t> LoadedModel::document_start() const {
   if (decoder->config().bos_token_id)

@@ -70,22 +70,14 @@ constexpr std::array<std::string_view, 47> kHarmless = {
 /// Values with which other keys do nothing: `always`; `drawing`, only where tokens are drawn;
 /// `beams`, only where there are several beams.
 struct Idle {
-  nlohmann::json always = {{"num_beams", 1},
-                           {"max_length", 20},
-                           {"min_length", 0},
-                           {"min_new_tokens", 0},
-                           {"penalty_alpha", 0},
-                           {"guidance_scale", 1},
-                           {"token_healing", false},
-                           {"renormalize_logits", false},
-                           {"num_return_sequences", 1},
-                           {"remove_invalid_values", false}};
-  nlohmann::json drawing = {
-      {"typical_p", 1}, {"epsilon_cutoff", 0}, {"eta_cutoff", 0}, {"top_h", 1}};
-  nlohmann::json beams = {{"length_penalty", 1},
-                          {"early_stopping", false},
-                          {"num_beam_groups", 1},
-                          {"diversity_penalty", 0}};
+  nlohmann::json always = nlohmann::json::parse(R"({
+    "num_beams": 1, "max_length": 20, "min_length": 0, "min_new_tokens": 0, "penalty_alpha": 0,
+    "guidance_scale": 1, "token_healing": false, "renormalize_logits": false,
+    "num_return_sequences": 1, "remove_invalid_values": false})");
+  nlohmann::json drawing = nlohmann::json::parse(R"({
+    "typical_p": 1, "epsilon_cutoff": 0, "eta_cutoff": 0, "top_h": 1})");
+  nlohmann::json beams = nlohmann::json::parse(R"({
+    "length_penalty": 1, "early_stopping": false, "num_beam_groups": 1, "diversity_penalty": 0})");
 };
 
 /// What a file says that is not applied, a key with its value each.

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -7,10 +6,7 @@
 #include "autograd/machine.h"
 #include "autograd/simd/bf16_kernels.h"
 #include "data/text/format.h"
-#include "focus/evaluation/attention_spec.h"
 #include "focus/evaluation/report/html_report.h"
-#include "focus/method/attention/focus_attention.h"
-#include "focus/method/grouping/group_statistics.h"
 #include "focus/method/grouping/key_grouping.h"
 #include "focus/method/grouping/routing.h"
 #include "focus/speed/speed.h"

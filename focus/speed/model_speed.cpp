@@ -1,6 +1,5 @@
 #include <omp.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,6 @@
 #include "focus/training/choose_groups.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 
 #include "autograd/base/check.h"
@@ -94,6 +93,24 @@ void start_from_adapters(const RunConfig& config, LoadedModel& model) {
     }
 }
 
+/// The base as it is before any step, where a run that changes it compares with it.
+std::unique_ptr<Decoder> open_teacher(const RunConfig& config) {
+  if (!config.needs_teacher()) return nullptr;
+  LoadedModel teacher = load_model(config.base, config.tokenizer, config.precision);
+  teacher.detach_attention();
+  return std::move(teacher.decoder);
+}
+
+/// The config with the steps that its epochs of so many windows take.
+RunConfig with_steps(RunConfig config, Index windows) {
+  const auto in_step =
+      static_cast<double>(config.data.batch * config.data.gradient_accumulation_steps);
+  if (config.epochs > 0)
+    config.steps =
+        std::llround(std::ceil(config.epochs * static_cast<double>(windows) / in_step - 1e-9));
+  return config;
+}
+
 }  // namespace
 
 void attach_adapters(const RunConfig& config, LoadedModel& model, Rng& rng) {
@@ -162,28 +179,6 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
   if (split.valid.size() > 0) data.valid = batches(std::move(split.valid), false);
   return data;
 }
-
-namespace {
-
-/// The base as it is before any step, where a run that changes it compares with it.
-std::unique_ptr<Decoder> open_teacher(const RunConfig& config) {
-  if (!config.needs_teacher()) return nullptr;
-  LoadedModel teacher = load_model(config.base, config.tokenizer, config.precision);
-  teacher.detach_attention();
-  return std::move(teacher.decoder);
-}
-
-/// The config with the steps that its epochs of so many windows take.
-RunConfig with_steps(RunConfig config, Index windows) {
-  const auto in_step =
-      static_cast<double>(config.data.batch * config.data.gradient_accumulation_steps);
-  if (config.epochs > 0)
-    config.steps =
-        std::llround(std::ceil(config.epochs * static_cast<double>(windows) / in_step - 1e-9));
-  return config;
-}
-
-}  // namespace
 
 Session open_session(const RunConfig& config) {
   config.validate();

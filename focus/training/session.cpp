@@ -1,7 +1,5 @@
 #include "focus/training/session.h"
 
-#include <algorithm>
-
 #include "autograd/base/check.h"
 #include "focus/training/fit.h"
 

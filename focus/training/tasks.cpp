@@ -1,7 +1,5 @@
 #include "focus/training/tasks.h"
 
-#include <algorithm>
-
 #include "autograd/base/check.h"
 #include "data/files/input_file.h"
 #include "data/files/notice.h"

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <regex>
 
-#include "data/chat/jinja/function.h"
 #include "data/chat/jinja/interpreter.h"
 #include "data/chat/jinja/python_text.h"
 

@@ -201,23 +201,6 @@ std::tm present() {
   return now;
 }
 
-}  // namespace
-
-Template::Template(const std::string& source, std::string where, const Limits& limits)
-    : where_(std::move(where)), limits_(limits) {
-  if (source.size() > limits.source)
-    fail("{}: the template has {} bytes; at most {} are read", where_, source.size(),
-         limits.source);
-  int line = 1;
-  try {
-    block_ = std::make_shared<const Block>(parse_template(source, line));
-  } catch (const TemplateError& error) {
-    fail("{}: line {}: {}", where_, line, shown_whole(error.what()));
-  }
-}
-
-namespace {
-
 /// The parts between marks in a text, by their places in it without the marks, which go.
 TextRanges take_marks(std::string& text) {
   TextRanges ranges;
@@ -238,6 +221,19 @@ TextRanges take_marks(std::string& text) {
 }
 
 }  // namespace
+
+Template::Template(const std::string& source, std::string where, const Limits& limits)
+    : where_(std::move(where)), limits_(limits) {
+  if (source.size() > limits.source)
+    fail("{}: the template has {} bytes; at most {} are read", where_, source.size(),
+         limits.source);
+  int line = 1;
+  try {
+    block_ = std::make_shared<const Block>(parse_template(source, line));
+  } catch (const TemplateError& error) {
+    fail("{}: line {}: {}", where_, line, shown_whole(error.what()));
+  }
+}
 
 std::string Template::render(const nlohmann::ordered_json& variables, std::optional<std::tm> now,
                              TextRanges* generated) const {

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <array>
 
-#include "data/chat/jinja/function.h"
 #include "data/chat/jinja/interpreter.h"
 #include "data/chat/jinja/python_text.h"
 

@@ -1,4 +1,3 @@
-
 #include "autograd/simd/kernels.h"
 #include "focus/adapters/baselines/selected_keys.h"
 

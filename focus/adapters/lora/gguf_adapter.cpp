@@ -1,7 +1,5 @@
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <map>
 #include <set>
 
 #include "autograd/base/check.h"

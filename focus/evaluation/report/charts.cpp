@@ -129,20 +129,11 @@ class Room {
   /// room.
   std::string put(double x, double y, const std::string& text) {
     struct Place {
-      double right, down;
-      std::string_view anchor;
-      double before;  // the share of the text that is left of its anchor
+      double right, down, before;  // the last: the share of the text that is left of its anchor
     };
-    static constexpr std::array<Place, 10> kAround = {{{9, 4, "start", 0},
-                                                       {-9, 4, "end", 1},
-                                                       {0, -10, "middle", 0.5},
-                                                       {0, 19, "middle", 0.5},
-                                                       {8, -8, "start", 0},
-                                                       {8, 16, "start", 0},
-                                                       {-8, -8, "end", 1},
-                                                       {-8, 16, "end", 1},
-                                                       {0, -24, "middle", 0.5},
-                                                       {0, 33, "middle", 0.5}}};
+    static constexpr Place kAround[] = {{9, 4, 0},     {-9, 4, 1},  {0, -10, 0.5}, {0, 19, 0.5},
+                                        {8, -8, 0},    {8, 16, 0},  {-8, -8, 1},   {-8, 16, 1},
+                                        {0, -24, 0.5}, {0, 33, 0.5}};
     const double width = text_width(text);
     for (const Place& place : kAround) {
       const double left = x + place.right - place.before * width, below = y + place.down;
@@ -154,7 +145,8 @@ class Room {
           }))
         continue;
       taken_.push_back(box);
-      return text_at(x + place.right, below, place.anchor, text, "label halo");
+      const char* anchor = place.before == 0 ? "start" : place.before == 1 ? "end" : "middle";
+      return text_at(x + place.right, below, anchor, text, "label halo");
     }
     return "";
   }

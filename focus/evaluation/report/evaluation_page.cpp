@@ -8,7 +8,6 @@
 #include "autograd/base/check.h"
 #include "data/settings/struct_json.h"
 #include "focus/evaluation/report/evaluation_file.h"
-#include "focus/evaluation/report/html_report.h"
 
 namespace focus {
 namespace {

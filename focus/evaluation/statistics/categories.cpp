@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 
 #include "data/files/utf8.h"
 #include "focus/evaluation/statistics/statistics.h"

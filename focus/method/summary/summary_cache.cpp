@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"

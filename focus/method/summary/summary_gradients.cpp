@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <vector>
 
 #include "autograd/attention/backward_queries.h"
 #include "autograd/base/parallel.h"

@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "autograd/base/check.h"
 #include "data/files/json_reader.h"
 #include "data/settings/struct_json.h"
