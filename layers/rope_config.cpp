@@ -4,7 +4,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
-#include <vector>
 
 #include "data/files/notice.h"
 #include "layers/family.h"

@@ -111,6 +111,17 @@ class Task {
   OnlineSoftmax softmax_;
 };
 
+AttentionPlan plan_of(const Variable& q, const AttentionOptions& options) {
+  if (!options.documents) return causal_plan(q.dim(0), q.dim(1), options.sliding_window);
+  const std::vector<Index>& starts = *options.documents;
+  check(q.dim(0) == 1 && starts.size() >= 2 && starts.front() == 0 && starts.back() == q.dim(1) &&
+            std::ranges::is_sorted(starts, std::less_equal()),
+        "attention: document offsets in one row must increase from 0 to its {} tokens, the rows "
+        "are {}",
+        q.dim(1), q.dim(0));
+  return document_plan(starts, options.sliding_window);
+}
+
 }  // namespace
 
 void check_attention_inputs(const AttentionInputs& in) {
@@ -160,21 +171,6 @@ void tiled_attention(const AttentionInputs& in, const AttentionPlan& plan, const
   if (job.times_merge)
     profile_split("merge", 1e-9 * static_cast<double>(job.merge_time) / omp_get_max_threads());
 }
-
-namespace {
-
-AttentionPlan plan_of(const Variable& q, const AttentionOptions& options) {
-  if (!options.documents) return causal_plan(q.dim(0), q.dim(1), options.sliding_window);
-  const std::vector<Index>& starts = *options.documents;
-  check(q.dim(0) == 1 && starts.size() >= 2 && starts.front() == 0 && starts.back() == q.dim(1) &&
-            std::ranges::is_sorted(starts, std::less_equal()),
-        "attention: document offsets in one row must increase from 0 to its {} tokens, the rows "
-        "are {}",
-        q.dim(1), q.dim(0));
-  return document_plan(starts, options.sliding_window);
-}
-
-}  // namespace
 
 Variable attention_with_rule(const char* op, const Variable& q, const Variable& k,
                              const Variable& v, const Variable& rule_input,

@@ -70,61 +70,6 @@ std::size_t find_memory_limit() {
   return least;
 }
 
-}  // namespace
-
-std::string system_field(const char* path, const std::string& key) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(':');
-    if (!line.starts_with(key) || colon == std::string::npos) continue;
-    const std::size_t start = line.find_first_not_of(" \t", colon + 1);
-    return start == std::string::npos ? "" : line.substr(start);
-  }
-  return "";
-}
-
-std::size_t peak_resident_bytes() { return status_bytes("VmHWM"); }
-
-std::size_t memory_limit() {
-  static const std::size_t found = find_memory_limit();  // each file that is read asks for it
-  return found;
-}
-
-std::optional<std::size_t> room_in_control_groups() {
-  std::optional<std::size_t> least;
-  for (const GroupLimit& limit : group_limits()) {
-    if (limit.bytes >= machine_memory()) continue;
-    std::ifstream figures(limit.figures);
-    std::size_t all = 0, value = 0;
-    for (std::string name; figures >> name >> value;)
-      if (name == limit.own) all = value;
-    const std::size_t others = all - std::min(all, anonymous_bytes());
-    const std::size_t room = limit.bytes - std::min(limit.bytes, others);
-    least = std::min(least.value_or(room), room);
-  }
-  return least;
-}
-
-std::size_t anonymous_bytes() { return status_bytes("RssAnon"); }
-
-MemoryReserve::MemoryReserve(std::size_t bytes) : bytes_(bytes) {
-  retake();
-  if (memory_ == nullptr) throw std::bad_alloc();
-}
-
-void MemoryReserve::release() {
-  if (memory_ != nullptr) munmap(memory_, bytes_);
-  memory_ = nullptr;
-}
-
-void MemoryReserve::retake() {
-  if (memory_ != nullptr) return;
-  void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory != MAP_FAILED) memory_ = memory;
-}
-
-namespace {
-
 struct Range {
   char* begin;
   std::size_t bytes;
@@ -200,6 +145,57 @@ Reader& reader() {
 }
 
 }  // namespace
+
+std::string system_field(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (!line.starts_with(key) || colon == std::string::npos) continue;
+    const std::size_t start = line.find_first_not_of(" \t", colon + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+std::size_t peak_resident_bytes() { return status_bytes("VmHWM"); }
+
+std::size_t memory_limit() {
+  static const std::size_t found = find_memory_limit();  // each file that is read asks for it
+  return found;
+}
+
+std::optional<std::size_t> room_in_control_groups() {
+  std::optional<std::size_t> least;
+  for (const GroupLimit& limit : group_limits()) {
+    if (limit.bytes >= machine_memory()) continue;
+    std::ifstream figures(limit.figures);
+    std::size_t all = 0, value = 0;
+    for (std::string name; figures >> name >> value;)
+      if (name == limit.own) all = value;
+    const std::size_t others = all - std::min(all, anonymous_bytes());
+    const std::size_t room = limit.bytes - std::min(limit.bytes, others);
+    least = std::min(least.value_or(room), room);
+  }
+  return least;
+}
+
+std::size_t anonymous_bytes() { return status_bytes("RssAnon"); }
+
+MemoryReserve::MemoryReserve(std::size_t bytes) : bytes_(bytes) {
+  retake();
+  if (memory_ == nullptr) throw std::bad_alloc();
+}
+
+void MemoryReserve::release() {
+  if (memory_ != nullptr) munmap(memory_, bytes_);
+  memory_ = nullptr;
+}
+
+void MemoryReserve::retake() {
+  if (memory_ != nullptr) return;
+  void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory != MAP_FAILED) memory_ = memory;
+}
 
 void read_ahead(const void* numbers, std::size_t bytes, std::shared_ptr<const void> owner) {
   reader().add(whole_pages(numbers, bytes, std::move(owner)));

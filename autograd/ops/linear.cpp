@@ -20,6 +20,31 @@ void add_product(Grads::Slot x, const Shape& shape, const ProductRows& dy,
   x.add(dx);
 }
 
+/// x seen as [before, a, between, b, after] -> [before, b, between, a, after]
+Tensor swapped(const Tensor& x, int i, int j) {
+  Index before = 1, between = 1, after = 1;
+  for (int d = 0; d < i; ++d) before *= x.dim(d);
+  for (int d = i + 1; d < j; ++d) between *= x.dim(d);
+  for (int d = j + 1; d < x.rank(); ++d) after *= x.dim(d);
+  const Index a = x.dim(i), b = x.dim(j);
+  Tensor y(x.shape().with(i, b).with(j, a));
+  const Real* from = x.data();
+  Real* to = y.data();
+  for (Index p = 0; p < before; ++p)
+    for (Index u = 0; u < b; ++u)
+      for (Index q = 0; q < between; ++q)
+        for (Index v = 0; v < a; ++v, to += after)
+          std::copy_n(from + (((p * a + v) * between + q) * b + u) * after, after, to);
+  return y;
+}
+
+/// Numbers of one token of a row [1, seq_len, ...].
+Index width_of(const Shape& shape) {
+  Index width = 1;
+  for (int i = 2; i < shape.rank(); ++i) width *= shape[i];
+  return width;
+}
+
 }  // namespace
 
 LinearInput::LinearInput(Variable x) : x_(std::move(x)) {}
@@ -119,28 +144,6 @@ Variable matmul(const Variable& a, const Variable& b) {
   });
 }
 
-namespace {
-
-/// x seen as [before, a, between, b, after] -> [before, b, between, a, after]
-Tensor swapped(const Tensor& x, int i, int j) {
-  Index before = 1, between = 1, after = 1;
-  for (int d = 0; d < i; ++d) before *= x.dim(d);
-  for (int d = i + 1; d < j; ++d) between *= x.dim(d);
-  for (int d = j + 1; d < x.rank(); ++d) after *= x.dim(d);
-  const Index a = x.dim(i), b = x.dim(j);
-  Tensor y(x.shape().with(i, b).with(j, a));
-  const Real* from = x.data();
-  Real* to = y.data();
-  for (Index p = 0; p < before; ++p)
-    for (Index u = 0; u < b; ++u)
-      for (Index q = 0; q < between; ++q)
-        for (Index v = 0; v < a; ++v, to += after)
-          std::copy_n(from + (((p * a + v) * between + q) * b + u) * after, after, to);
-  return y;
-}
-
-}  // namespace
-
 Variable transpose(const Variable& x, int i, int j) {
   const int rank = x.shape().rank();
   check(i >= 0 && j >= 0 && i < rank && j < rank, "transpose: dimensions {}, {} are invalid for {}",
@@ -184,17 +187,6 @@ Variable embedding(const Weight& weight, std::span<const std::int32_t> ids,
         grads[0].add(dw);
       });
 }
-
-namespace {
-
-/// Numbers of one token of a row [1, seq_len, ...].
-Index width_of(const Shape& shape) {
-  Index width = 1;
-  for (int i = 2; i < shape.rank(); ++i) width *= shape[i];
-  return width;
-}
-
-}  // namespace
 
 Variable slice(const Variable& x, Index begin, Index end) {
   check(x.shape().rank() >= 2 && x.dim(0) == 1 && begin >= 0 && begin <= end && end <= x.dim(1),

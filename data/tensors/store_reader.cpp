@@ -9,9 +9,7 @@
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
 #include "data/files/file_kind.h"
-#include "data/files/hdf5.h"
 #include "data/files/input_file.h"
-#include "data/tensors/store.h"
 #include "data/tensors/store_scan.h"
 
 namespace focus {

@@ -10,8 +10,6 @@
 #include "autograd/version.h"
 #include "data/files/checksum.h"
 #include "data/files/durable_file.h"
-#include "data/files/hdf5.h"
-#include "data/tensors/store.h"
 #include "data/tensors/store_scan.h"
 
 namespace focus {

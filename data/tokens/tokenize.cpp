@@ -14,12 +14,9 @@
 #include "data/files/input_file.h"
 #include "data/files/json_reader.h"
 #include "data/files/notice.h"
-#include "data/text/text.h"
 
 namespace focus {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// What lines of JSONL become beside what their bytes and the tokenizer say.
 std::string key_of(const ExampleFormat& format) {
@@ -130,7 +127,7 @@ class Documents {
           if (example.kind == Example::Kind::text) return add_text(std::move(tokens.ids));
           if (!tokens.trains()) {
             if (left_out++ == 0) first_left_out = example.place();
-            for (const Json& message : example.messages)
+            for (const auto& message : example.messages)
               if (roles_.size() < 8) roles_.insert(message.at("role").get<std::string>());
             return;
           }

@@ -68,6 +68,65 @@ Variable by_key_head(const Variable& x, Index kv_heads) {
                  {batch * kv_heads, seq_len, n, d});
 }
 
+struct RoutingTransformer final : MechanismWith<RoutingTransformerConfig> {
+  RoutingTransformer(const Settings& settings, const ModelConfig& shape)
+      : MechanismWith(settings, shape), routed_(layers.size()) {
+    check(!config_.shared_qk || shape.num_attention_heads == shape.num_key_value_heads,
+          "routing_transformer: shared_qk needs one key head per query head, but {} heads share {} "
+          "key heads; set shared_qk=false",
+          shape.num_attention_heads, shape.num_key_value_heads);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      Rng rng = layer_rng(config_.seed, static_cast<Index>(i));
+      layers[i].constants =
+          random_centroids(config_, shape.num_key_value_heads, shape.head_dim, rng);
+    }
+  }
+
+  std::string name() const override {
+    return fmt::format("routing {}{}{}", config_.num_clusters, config_.shared_qk ? " shared" : "",
+                       causal() ? "" : " balanced");
+  }
+  bool causal() const override { return config_.selection == ClusterChoice::nearest; }
+  bool divides() const override { return false; }  // its centroids move from part to part
+  bool separates_documents() const override { return false; }  // they follow a whole row
+
+  /// Lets the batch of the last forward pass with a graph enter the centroids.
+  Variable after_forward() override {
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      if (!routed_[i].defined()) continue;
+      layers[i].constants =
+          updated_centroids(layers[i].constants, routed_[i], config_.decay, layers[i].updates++);
+      routed_[i] = {};
+    }
+    return {};
+  }
+
+  Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
+    const Tensor vectors = routing_vectors(in.q.value(), in.k.value(), config_.shared_qk);
+    const std::vector<std::uint64_t> members = cluster_members(vectors, constants(in), config_);
+    if (grad_enabled()) routed_[in.layer] = vectors;
+    if (pairs != nullptr) {
+      const Index seq_len = in.q.dim(1), kv_heads = in.k.dim(2);
+      std::int64_t attended = 0;  // of all key heads
+      for (Index n = 0; n < vectors.dim(0); ++n)
+        attended += count_pairs(std::span(members).subspan(n * seq_len, seq_len), seq_len,
+                                config_.local_window, in.options.sliding_window)
+                        .attended;
+      PairCounts counts = all_pairs(in);
+      counts.attended = (attended + kv_heads / 2) / kv_heads;
+      *pairs += counts;
+    }
+    return routing_attention(in.q, in.k, in.v, in.options, members, config_);
+  }
+  /// Each key head's routing vectors with its centroids.
+  double multiply_adds_to_select(const MechanismInputs& in, const PairCounts&) const override {
+    return static_cast<double>(in.k.dim(0) * in.k.dim(1) * constants(in).size());
+  }
+
+ private:
+  std::vector<Tensor> routed_;  // of each layer, the vectors that have yet to enter its centroids
+};
+
 }  // namespace
 
 Tensor random_centroids(const RoutingTransformerConfig& config, Index kv_heads, Index head_dim,
@@ -186,69 +245,6 @@ Variable routing_attention(const Variable& q, const Variable& k, const Variable&
   return reshape(transpose(reshape(out, {batch, kv_heads, seq_len, query_heads, head_dim}), 1, 2),
                  q.shape());
 }
-
-namespace {
-
-struct RoutingTransformer final : MechanismWith<RoutingTransformerConfig> {
-  RoutingTransformer(const Settings& settings, const ModelConfig& shape)
-      : MechanismWith(settings, shape), routed_(layers.size()) {
-    check(!config_.shared_qk || shape.num_attention_heads == shape.num_key_value_heads,
-          "routing_transformer: shared_qk needs one key head per query head, but {} heads share {} "
-          "key heads; set shared_qk=false",
-          shape.num_attention_heads, shape.num_key_value_heads);
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      Rng rng = layer_rng(config_.seed, static_cast<Index>(i));
-      layers[i].constants =
-          random_centroids(config_, shape.num_key_value_heads, shape.head_dim, rng);
-    }
-  }
-
-  std::string name() const override {
-    return fmt::format("routing {}{}{}", config_.num_clusters, config_.shared_qk ? " shared" : "",
-                       causal() ? "" : " balanced");
-  }
-  bool causal() const override { return config_.selection == ClusterChoice::nearest; }
-  bool divides() const override { return false; }  // its centroids move from part to part
-  bool separates_documents() const override { return false; }  // they follow a whole row
-
-  /// Lets the batch of the last forward pass with a graph enter the centroids.
-  Variable after_forward() override {
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      if (!routed_[i].defined()) continue;
-      layers[i].constants =
-          updated_centroids(layers[i].constants, routed_[i], config_.decay, layers[i].updates++);
-      routed_[i] = {};
-    }
-    return {};
-  }
-
-  Variable attend(const MechanismInputs& in, PairCounts* pairs) override {
-    const Tensor vectors = routing_vectors(in.q.value(), in.k.value(), config_.shared_qk);
-    const std::vector<std::uint64_t> members = cluster_members(vectors, constants(in), config_);
-    if (grad_enabled()) routed_[in.layer] = vectors;
-    if (pairs != nullptr) {
-      const Index seq_len = in.q.dim(1), kv_heads = in.k.dim(2);
-      std::int64_t attended = 0;  // of all key heads
-      for (Index n = 0; n < vectors.dim(0); ++n)
-        attended += count_pairs(std::span(members).subspan(n * seq_len, seq_len), seq_len,
-                                config_.local_window, in.options.sliding_window)
-                        .attended;
-      PairCounts counts = all_pairs(in);
-      counts.attended = (attended + kv_heads / 2) / kv_heads;
-      *pairs += counts;
-    }
-    return routing_attention(in.q, in.k, in.v, in.options, members, config_);
-  }
-  /// Each key head's routing vectors with its centroids.
-  double multiply_adds_to_select(const MechanismInputs& in, const PairCounts&) const override {
-    return static_cast<double>(in.k.dim(0) * in.k.dim(1) * constants(in).size());
-  }
-
- private:
-  std::vector<Tensor> routed_;  // of each layer, the vectors that have yet to enter its centroids
-};
-
-}  // namespace
 
 AdapterKind routing_transformer_kind() {
   return mechanism_kind<RoutingTransformer>("attention routing_transformer: k-means clusters");
