@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 37040;
+constexpr std::size_t kMostLinesOfTests = 37010;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -196,32 +196,32 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 4930},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 4940},
                                                      {"apps/terminal", 205},
                                                      {"autograd", 1080},
-                                                     {"autograd/attention", 1900},
-                                                     {"autograd/base", 790},
+                                                     {"autograd/attention", 1910},
+                                                     {"autograd/base", 785},
                                                      {"autograd/gemm", 1755},
-                                                     {"autograd/ops", 875},
-                                                     {"autograd/simd", 3730},
-                                                     {"data/chat", 4435},
+                                                     {"autograd/ops", 865},
+                                                     {"autograd/simd", 3745},
+                                                     {"data/chat", 4425},
                                                      {"data/files", 1660},
-                                                     {"data/gguf", 1795},
+                                                     {"data/gguf", 1780},
                                                      {"data/settings", 1185},
-                                                     {"data/synthetic", 825},
-                                                     {"data/tensors", 1920},
-                                                     {"data/text", 795},
-                                                     {"data/tokenizers", 3035},
+                                                     {"data/synthetic", 580},
+                                                     {"data/tensors", 1915},
+                                                     {"data/text", 780},
+                                                     {"data/tokenizers", 3030},
                                                      {"data/tokens", 1415},
                                                      {"focus", 310},
-                                                     {"focus/adapters", 3055},
-                                                     {"focus/evaluation", 5015},
-                                                     {"focus/generation", 1565},
-                                                     {"focus/method", 7195},
-                                                     {"focus/models", 1905},
-                                                     {"focus/speed", 720},
-                                                     {"focus/training", 4010},
-                                                     {"layers", 3145},
+                                                     {"focus/adapters", 3050},
+                                                     {"focus/evaluation", 4240},
+                                                     {"focus/generation", 2025},
+                                                     {"focus/method", 7345},
+                                                     {"focus/models", 1945},
+                                                     {"focus/speed", 640},
+                                                     {"focus/training", 4045},
+                                                     {"layers", 3140},
                                                      {"layers/architectures", 610},
                                                      {"optim", 515}};
 
