@@ -76,6 +76,7 @@ void pass(Bytes& bytes, T& value) {
     pass(bytes, value.second);
   } else if constexpr (requires { typename T::mapped_type; }) {
     std::vector<typename T::key_type> keys;
+    keys.reserve(value.size());
     for (const auto& entry : value) keys.push_back(entry.first);
     pass(bytes, keys);
     if (Bytes::reads) value.clear();
