@@ -182,8 +182,8 @@ Variable attention_with_rule(const char* op, const Variable& q, const Variable& 
   const AttentionResult result = tiled_attention(inputs, *plan, rule.get());
   return Variable::from_op(
       op, result.out, {q, k, v, rule_input},
-      [inputs, plan, result, rule, rule_shape = rule_input.shape()](const Tensor& d_out,
-                                                                    Grads grads) {
+      [inputs, plan, result, rule = std::move(rule), rule_shape = rule_input.shape()](
+          const Tensor& d_out, Grads grads) {
         const WantedGradients wanted{grads[0].wanted(), grads[1].wanted(), grads[2].wanted()};
         const AttentionGradients d =
             tiled_attention_backward(inputs, *plan, result, d_out, rule.get(), wanted);

@@ -87,8 +87,8 @@ class HeadMeasurement {
     const std::array<Real, 5> shares{0, 0.25, 0.5, 0.75, 1};
     const std::vector<std::vector<double>> errors = errors_with(shares);
     each_head([&](Index layer, Index head, std::size_t at) {
-      std::vector<double> of_head;
-      for (const std::vector<double>& of_share : errors) of_head.push_back(of_share[at]);
+      std::array<double, shares.size()> of_head{};
+      std::ranges::transform(errors, of_head.begin(), [at](const auto& of) { return of[at]; });
       focus_.grouping().summary_width(layer)->data()[head] =
           static_cast<Real>(least_of_parabola(of_head)) / (shares.size() - 1);
     });

@@ -184,8 +184,8 @@ Session open_session(const RunConfig& config) {
   config.validate();
   LoadedModel model = open_training_model(config);
   TrainingData data = open_training_data(config, model);
-  return Session(with_steps(config, data.train.num_windows()), std::move(model), std::move(data),
-                 open_teacher(config));
+  RunConfig runs = with_steps(config, data.train.num_windows());
+  return Session(std::move(runs), std::move(model), std::move(data), open_teacher(config));
 }
 
 Session random_session(const RunConfig& config, const ModelConfig& shape) {

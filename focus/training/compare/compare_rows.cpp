@@ -65,7 +65,7 @@ void add_run(const RunOutcome& run, ComparedRows& rows) {
 
 std::string csv_cell(const Json& value) {
   if (value.is_null()) return "";
-  const std::string text = value.is_string() ? value.get<std::string>() : json_text(value);
+  std::string text = value.is_string() ? value.get<std::string>() : json_text(value);
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
@@ -88,6 +88,7 @@ std::string rows_csv(const Json& rows) {
   std::string text = names.empty() ? "" : fmt::format("{}\n", fmt::join(names, ","));
   for (const Json& row : rows) {
     std::vector<std::string> cells;
+    cells.reserve(names.size());
     for (const std::string& name : names)
       cells.push_back(csv_cell(row.contains(name) ? row[name] : Json()));
     text += fmt::format("{}\n", fmt::join(cells, ","));
