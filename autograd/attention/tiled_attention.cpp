@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <utility>
 
 #include "autograd/attention/online_softmax.h"
 #include "autograd/base/check.h"

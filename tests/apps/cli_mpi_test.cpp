@@ -148,12 +148,14 @@ TEST(Processes, CommandsForOneProcessSaySoOnce) {
 /// What a command printed, without the tokens in a second of tables of perplexities.
 std::string without_rates(const std::string& out) {
   std::string kept;
-  constexpr std::size_t kWidth = 8;
-  std::size_t end = 0;  // of the column tok/s; 0 outside the table
+  std::size_t begin = 0, end = 0;  // of the column tok/s, as wide as its rates; 0 outside the table
   for (std::string line : lines_of(out)) {
-    if (line.starts_with("attention ") && contains(line, "tok/s")) end = line.find("tok/s") + 5;
+    if (line.starts_with("attention ") && contains(line, "tok/s")) {
+      end = line.find("tok/s") + 5;
+      begin = line.rfind("tokens", end) + 6;
+    }
     if (line.empty()) end = 0;
-    if (end > kWidth && line.size() > end) line.erase(end - kWidth, kWidth);
+    if (end > 0 && line.size() > end) line.erase(begin, end - begin);
     kept += line + "\n";
   }
   return kept;
