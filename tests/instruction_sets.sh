@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # instruction_sets.sh OBJDUMP NM ARCHIVE...: what is compiled for every machine must hold no AVX
-# instruction, and what is compiled for some machines no function that the linker could share with
-# the rest. Status 77 where a tool is missing.
+# instruction. What is compiled for some machines gives the rest tables of functions only, which
+# dispatch.cpp reads once it has asked the processor: no function that others could call by name, none
+# that the linker could share with the rest, nothing that runs before main. Status 77 where a tool is
+# missing.
 set -euo pipefail
 objdump=$1 nm=$2
 shift 2
@@ -18,10 +20,11 @@ for archive in "$@"; do
       bad = 1
     }
     END { exit bad }' || status=1
-  # W, V, u: weak or unique symbols, of which the linker keeps one for the whole program.
+  # T, i: functions. W, V, u: weak or unique symbols, of which the linker keeps one for the whole program.
   "$nm" -C "$archive" 2>/dev/null | awk -v archive="$archive" '
     /\.o:$/ { special = /^((blocks_)?avx(2|512|512_bf16|512_vnni)|amx_bf16)\.cpp\.o/; member = $1 }
-    special && $2 ~ /^[WVu]$/ { print archive ": " member " shares " $0; bad = 1 }
+    special && $2 ~ /^[TiWVu]$/ { print archive ": " member " gives others " $0; bad = 1 }
+    special && /_GLOBAL__sub_I/ { print archive ": " member " runs before main: " $0; bad = 1 }
     END { exit bad }' || status=1
 done
 exit $status

@@ -14,16 +14,8 @@ namespace {
 
 }  // namespace
 
-bool amx_bf16_agrees_with_its_model();
-bool amx_bf16_agrees_with_its_model() { return tiles_agree<AmxTiles, ModelTiles<ModelBf16>>(); }
-
-Bf16Kernels with_amx_bf16(Bf16Kernels kernels);
-Bf16Kernels with_amx_bf16(Bf16Kernels kernels) {
-  kernels.name = "amx_bf16";
-  kernels.by_tiles = true;
-  kernels.product = tile_product<AmxTiles>;
-  return kernels;
-}
+extern const AmxBf16 amx_bf16;
+const AmxBf16 amx_bf16 = {tile_product<AmxTiles>, tiles_agree<AmxTiles, ModelTiles<ModelBf16>>};
 
 }  // namespace focus::simd
 #endif

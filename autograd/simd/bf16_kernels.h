@@ -50,6 +50,13 @@ struct Bf16Kernels {
                   const Bf16Panels& b, Real* c, Index ldc, Keep keep);
 };
 
+/// What AMX does for them. A table, as all that is compiled for some machines: no function of such
+/// a file may run before dispatch.cpp has asked the processor.
+struct AmxBf16 {
+  decltype(Bf16Kernels::product) product;
+  bool (*agrees_with_its_model)();
+};
+
 /// The best that this process may use (Instructions); throws as instructions() does.
 const Bf16Kernels& bf16_kernels();
 /// For whatever is rounded to bf16 only to take less time: bf16_kernels() where their products are

@@ -19,9 +19,7 @@ extern const BlockKernels avx512_vnni_block_kernels, avx512_block_kernels, avx2_
 const Bf16Kernels& widened_bf16_kernels();  // bf16_widened.cpp
 #ifndef FOCUS_REAL_DOUBLE
 extern const Bf16Kernels avx512_bf16_kernels;
-// amx_bf16.cpp
-bool amx_bf16_agrees_with_its_model();
-Bf16Kernels with_amx_bf16(Bf16Kernels kernels);
+extern const AmxBf16 amx_bf16;
 #endif
 
 namespace {
@@ -138,12 +136,18 @@ const std::vector<const Bf16Kernels*>& usable_bf16_kernels() {
   static const auto list = usable<Bf16Kernels>({{true, &widened_bf16_kernels()}});
 #else
   static const Instructions& has = instructions();
-  static const Bf16Kernels amx = with_amx_bf16(avx512_bf16_kernels);
+  static const Bf16Kernels amx = [] {
+    Bf16Kernels kernels = avx512_bf16_kernels;
+    kernels.name = "amx_bf16";
+    kernels.by_tiles = true;
+    kernels.product = amx_bf16.product;
+    return kernels;
+  }();
   // Intel's vdpbf16ps has half the rate of its float32 FMA (90 of 175 GFLOP/s, Emerald Rapids),
   // AMD's twice: there the numbers are better widened.
   static const bool widening_wins = __builtin_cpu_is("intel") != 0;
   static const auto list =
-      usable<Bf16Kernels>({{has.amx_bf16 && amx_bf16_agrees_with_its_model(), &amx},
+      usable<Bf16Kernels>({{has.amx_bf16 && amx_bf16.agrees_with_its_model(), &amx},
                            {has.bf16 && !widening_wins, &avx512_bf16_kernels},
                            {true, &widened_bf16_kernels()},
                            {has.bf16 && widening_wins, &avx512_bf16_kernels}});
