@@ -19,7 +19,6 @@ class BackwardQueries {
         packed_size_(head_stride(kQueries * s.padded_dim)),
         transposed_size_(head_stride(s.head_dim * kQueries)),
         buffer_(block.count * (3 * packed_size_ + 2 * transposed_size_ + 2 * kQueries)),
-        squares_(kQueries * s.padded_dim),
         q_columns_(buffer_.data()),
         dout_columns_(q_columns_ + block.count * transposed_size_),
         q_panels_(dout_columns_ + block.count * transposed_size_),
@@ -99,9 +98,10 @@ class BackwardQueries {
     weighted_sum(products_, seen, rows_, d, keys, s_.padded_dim, nullptr, dq_[g]);
   }
   /// dQ += 2 q o (D X), of scores sum_d (scale q_d)^2 x_d; after add_gradient() for the same keys.
+  /// `room`: [queries, padded_dim], written over.
   void add_gradient_of_squares(Index g, const Visibility& seen, const Real* d,
-                               const simd::Panels& x) {
-    QuerySum sum{squares_.data()};
+                               const simd::Panels& x, Real* room) {
+    QuerySum sum{room};
     weighted_sum(products_, seen, rows_, d, x, s_.padded_dim, nullptr, sum);
     for (Index r = 0; r < rows_; ++r) {
       if (!sum.has(r / kernels_.vector)) continue;
@@ -130,7 +130,7 @@ class BackwardQueries {
   const Sizes& s_;
   const HeadBlock block_;
   const Index packed_size_, transposed_size_;
-  Scratch buffer_, squares_;
+  Scratch buffer_;
   Real* q_columns_;     // [heads, head_dim, queries]
   Real* dout_columns_;  // likewise
   Real* q_panels_;      // [heads, queries, padded_dim]

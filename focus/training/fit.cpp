@@ -19,12 +19,14 @@ constexpr Index kNeedTokens = 4096;  // enough for a sum of squares
 void add_errors(const Tensor& a, const Tensor& b, std::span<double> sums) {
   const Index heads = b.dim(2), dim = b.dim(3);
   parallel_chunks(heads, 1, [&](Index head, Index) {
+    double sum = 0;
     for (Index t = 0; t < b.dim(1); ++t)
       for (Index d = 0; d < dim; ++d) {
         const Index at = (t * heads + head) * dim + d;
         const double from = a.defined() ? static_cast<double>(a[at]) : 0;
-        sums[head] += (from - static_cast<double>(b[at])) * (from - static_cast<double>(b[at]));
+        sum += (from - static_cast<double>(b[at])) * (from - static_cast<double>(b[at]));
       }
+    sums[head] += sum;
   });
 }
 

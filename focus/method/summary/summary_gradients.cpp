@@ -168,13 +168,15 @@ class BackwardTask {
       tokens_.products(tokens_.values(), queries_.d_outs(g), d_.data());
       queries_.through_softmax(g, seen, 0, nullptr, simd::GateUse::score, p_.data(), d_.data(),
                                nullptr);
+      simd::Panels squared_rows;
+      if (with_widths()) squared_rows = squares_of(queries_.query_rows(g));
       for (const KeyBand& band : seen.bands()) {
         const Index depth = std::min(band.end_query, rows) - band.first_query;
         const Index at = band.begin * kQueries + band.first_query;
         for (Index key = band.begin; key < band.end; ++key)  // through log n and summary_bias
           for (Index q = 0; q < depth; ++q)
             d_scores_.data()[key] += d_.data()[key * kQueries + band.first_query + q];
-        if (with_widths()) through_widths(g, band, depth);
+        if (with_widths()) through_widths(g, band, depth, squared_rows);
         if (softcap > 0) through_soft_cap(band, softcap);
         kernels.product(band.end - band.begin, s_.padded_dim, depth, p_.data() + at, kQueries, 1,
                         queries_.d_out_rows(g), band.first_query,
@@ -186,8 +188,8 @@ class BackwardTask {
       }
       queries_.add_gradient(g, seen, d_.data(), {keys_.data(), tokens, s_.padded_dim});
       if (with_widths())
-        queries_.add_gradient_of_squares(g, seen, d_widths_.data(),
-                                         {variances_.data(), tokens, s_.padded_dim});
+        queries_.add_gradient_of_squares(
+            g, seen, d_widths_.data(), {variances_.data(), tokens, s_.padded_dim}, squares_.data());
     }
     for (const SummaryTokenSets::Set& set : tokens_.sets()) owe(set);
   }
@@ -219,7 +221,7 @@ class BackwardTask {
   }
   /// From the scores to the widths, their share of the scores, and on to variances and, through the
   /// slope of the soft-cap, to the scores without them.
-  void through_widths(Index g, const KeyBand& band, Index depth) {
+  void through_widths(Index g, const KeyBand& band, Index depth, const simd::Panels& squared_rows) {
     const Real share = share_of(g), softcap = job_.in.options.softcap;
     for (Index key = band.begin; key < band.end; ++key)
       for (Index at = key * kQueries + band.first_query; at < key * kQueries + band.end_query;
@@ -233,7 +235,7 @@ class BackwardTask {
       }
     simd::kernels().product(band.end - band.begin, s_.padded_dim, depth,
                             d_widths_.data() + band.begin * kQueries + band.first_query, kQueries,
-                            1, squares_of(queries_.query_rows(g)), band.first_query,
+                            1, squared_rows, band.first_query,
                             d_variances_.data() + band.begin * s_.padded_dim, s_.padded_dim,
                             {.any = true});
   }
