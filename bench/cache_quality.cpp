@@ -41,6 +41,7 @@ double mean_kl(const Decoder& decoder, const Tensor& to, const Tensor& from) {
 }  // namespace
 
 int main(int argc, char** argv) try {
+  const NoGrad guard;
   check(argc >= 4, "wanted: cache_quality MODEL TEXT TOKENS [ATTENTION [ADAPTER]]");
   OpenOptions options{.precision = Precision::float32};
   if (argc > 5) options.adapters = {argv[5]};

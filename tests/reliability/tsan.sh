@@ -5,6 +5,7 @@
 # Archer. A program with a race in it must be found out first. Any race ends the script.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+home=$PWD
 cmake --preset tsan -DFOCUS_TESTS=OFF >/dev/null
 cmake --build --preset tsan --target focus
 program=$PWD/build/tsan/focus
@@ -84,4 +85,9 @@ for how in dense hard:1 summary:1; do
 done
 checked groups base/model.h5 --adapter tokens/focus.h5 "${some[@]}" --out groups
 checked speed --lengths 256,512 --heads 2 --backward --repeats 1
+python3 "$home/tests/apps/server/clients.py" "$program" 60 >out 2>&1 || {
+  tail -60 out
+  echo "focus serve: FAILED"
+  exit 1
+}
 echo "no race in $commands commands"
