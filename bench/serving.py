@@ -26,13 +26,12 @@ NO_END = {"0": -100, "2": -100}  # SmolLM2's ends of a text and of an answer
 QUESTIONS = ("\n\nIn one sentence, what is this text about?", "\n\nWho is the first person that is named, and why?")
 CLIENTS, CLIENT_TOKENS = 4, 96
 
-LLAMA = """
-import sys, xllamacpp
-p = xllamacpp.CommonParams()
-p.model.path, p.n_ctx, p.n_parallel, p.verbosity = sys.argv[1], 4 * 8192, 4, 0
-p.cpuparams.n_threads = p.cpuparams_batch.n_threads = int(sys.argv[2])
-server = xllamacpp.Server(p)
-print(server.listening_address, xllamacpp.__version__, flush=True)
+LLAMA = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent / "peers")!r})
+from llamacpp import serve
+server = serve(sys.argv[1], int(sys.argv[2]), 4)
+print(server.listening_address, flush=True)
 sys.stdin.read()
 """
 

@@ -17,15 +17,20 @@ from importlib.metadata import version
 import numpy
 
 
-def wheel(options, prompt):
-    """Milliseconds of a thousand tokens, by the clock of llama.cpp's server."""
+def serve(model, threads, slots=1):
+    """llama.cpp's server, with 8,192 positions a slot."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
-    params.model.path = options.model
-    params.n_ctx, params.n_parallel, params.verbosity = 8192, 1, 0
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads
-    server = xllamacpp.Server(params)
+    params.model.path = model
+    params.n_ctx, params.n_parallel, params.verbosity = slots * 8192, slots, 0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    return xllamacpp.Server(params)
+
+
+def wheel(options, prompt):
+    """Milliseconds of a thousand tokens, by the clock of llama.cpp's server."""
+    server = serve(options.model, options.threads)
     request = {
         "prompt": prompt,
         "n_predict": options.new_tokens if options.what == "decode" else 1,

@@ -24,7 +24,8 @@ void add_errors(const Tensor& a, const Tensor& b, std::span<double> sums) {
       for (Index d = 0; d < dim; ++d) {
         const Index at = (t * heads + head) * dim + d;
         const double from = a.defined() ? static_cast<double>(a[at]) : 0;
-        sum += (from - static_cast<double>(b[at])) * (from - static_cast<double>(b[at]));
+        const double error = from - static_cast<double>(b[at]);
+        sum += error * error;
       }
     sums[head] += sum;
   });

@@ -32,14 +32,15 @@ if ./race >out 2>&1; then
 fi
 
 commands=0
-checked() {
-  "$program" "$@" >out 2>&1 || {
+passes() {
+  "$@" >out 2>&1 || {
     tail -60 out
-    echo "focus $*: FAILED"
+    echo "$*: FAILED"
     exit 1
   }
   commands=$((commands + 1))
 }
+checked() { passes "$program" "$@"; }
 # train OUT KEY=VALUE...
 train() { checked train "out=$1" "${@:2}"; }
 
@@ -85,9 +86,5 @@ for how in dense hard:1 summary:1; do
 done
 checked groups base/model.h5 --adapter tokens/focus.h5 "${some[@]}" --out groups
 checked speed --lengths 256,512 --heads 2 --backward --repeats 1
-python3 "$home/tests/apps/server/clients.py" "$program" 60 >out 2>&1 || {
-  tail -60 out
-  echo "focus serve: FAILED"
-  exit 1
-}
+passes python3 "$home/tests/apps/server/clients.py" "$program" 60
 echo "no race in $commands commands"
