@@ -1,5 +1,6 @@
-// What a cache of fewer bits costs: KL(f32 || f16), KL(f32 || q8_0) and KL(f16 || q8_0) of the
-// next-token predictions behind a long text whose keys and values are read from the cache:
+// What a cache of fewer bits costs: KL(f32 || f16, q8_0 and, with groups of keys, q4) and KL(f16 ||
+// q8_0) of the next-token predictions behind a long text whose keys and values are read from the
+// cache:
 //   cache_quality MODEL TEXT TOKENS [ATTENTION [ADAPTER]]
 // The text enters in pieces of 512 tokens; its last 512 are scored, in pieces of 32. Products in
 // float32. A row of JSON.
@@ -57,13 +58,18 @@ int main(int argc, char** argv) try {
   const auto [exact, exact_bytes] = states(model, attention, CacheDtype::float32, ids);
   const auto [half, half_bytes] = states(model, attention, CacheDtype::float16, ids);
   const auto [q8, q8_bytes] = states(model, attention, CacheDtype::q8_0, ids);
+  const Decoder& decoder = *model.decoder;
   fmt::print(
       "{{\"attention\": \"{}\", \"tokens\": {}, \"scored\": {}, \"kl_f32_f16\": {:.7f}, "
       "\"kl_f32_q8_0\": {:.7f}, \"kl_f16_q8_0\": {:.7f}, \"bytes_f32\": {}, \"bytes_f16\": {}, "
-      "\"bytes_q8_0\": {}}}\n",
-      active.title(), tokens, kScored, mean_kl(*model.decoder, exact, half),
-      mean_kl(*model.decoder, exact, q8), mean_kl(*model.decoder, half, q8), exact_bytes,
-      half_bytes, q8_bytes);
+      "\"bytes_q8_0\": {}",
+      active.title(), tokens, kScored, mean_kl(decoder, exact, half), mean_kl(decoder, exact, q8),
+      mean_kl(decoder, half, q8), exact_bytes, half_bytes, q8_bytes);
+  if (attention.kind == AttentionKind::summary) {
+    const auto [q4, q4_bytes] = states(model, attention, CacheDtype::q4, ids);
+    fmt::print(", \"kl_f32_q4\": {:.7f}, \"bytes_q4\": {}", mean_kl(decoder, exact, q4), q4_bytes);
+  }
+  fmt::print("}}\n");
 } catch (const std::exception& error) {
   fmt::print(stderr, "{}\n", error.what());
   return 1;

@@ -126,6 +126,11 @@ SequenceCache CachedDecoder::cache(const AttentionSpec& wanted, std::optional<Ca
           "cache: with sequence balance a token's groups depend on later tokens; generation needs "
           "carried");
   }
+  check(*dtype != CacheDtype::q4 ||
+            (mode.kind == AttentionKind::summary && focus_->grouping().key_centroids(0).defined()),
+        "cache: q4 needs summary attention with groups of keys, from whose centroids it keeps what "
+        "keys differ by; attention is {} (q8_0 takes every attention)",
+        mode.name());
   return {mode, dtype, undo, decoder_.layers().size()};
 }
 
@@ -288,7 +293,7 @@ Variable CachedDecoder::attend_summary(const MechanismInputs& in, SequenceCache&
   if (in.first_position == 0) {
     options = focus_->summary_of(of.mode_, in.layer);
     cache.emplace(SummaryCache::Sizes{heads, kv_heads, head_dim, group_ids.groups}, in.options,
-                  options, *of.dtype_, of.undo_);
+                  options, *of.dtype_, of.undo_, focus_->grouping().key_centroids(in.layer));
   }
   const Real *k = in.k.value().data(), *v = in.v.value().data();
   const std::span<const std::uint8_t> of_keys(group_ids.ids);

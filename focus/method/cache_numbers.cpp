@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "autograd/gemm/block_formats.h"
+
 namespace focus {
 namespace {
 
@@ -71,9 +73,19 @@ void Q8Columns::multiply(Index m, const simd::Q8Rows& queries, Index panel, Real
                     ldc, kPanel, {});
 }
 
+const simd::BlockKernels::Format& CacheNumbers::format() const {
+  return simd::block_kernels().formats[dtype_ == CacheDtype::q4 ? 1 : 0];
+}
+
 void CacheNumbers::put_blocks(const Real* x, Index n, Index at) {
   for_blocks(x, n, [&](Index block, const Real* numbers, Index there) {
-    std::uint8_t* const to = blocks_.data() + stored(at) + block * kBlockBytes;
+    std::uint8_t* const to = blocks_.data() + stored(at) + block * block_bytes();
+    if (dtype_ == CacheDtype::q4) {
+      std::array<Real, kBlock> whole{};
+      std::copy_n(numbers, there, whole.begin());
+      return round_to_blocks(NumberFormat::q4_0, whole.data(), kBlock,
+                             reinterpret_cast<std::byte*>(to));
+    }
     std::int8_t q[kBlock];
     std::int32_t sums[2];
     const Real scale = round_block(numbers, there, q, sums);
@@ -85,7 +97,7 @@ void CacheNumbers::put_blocks(const Real* x, Index n, Index at) {
 }
 
 void CacheNumbers::widen_blocks(Index first, Index n, Real* to) const {
-  q8_0().widen(blocks_.data() + stored(first), n / kBlock, to);
+  format().widen(blocks_.data() + stored(first), n / kBlock, to);
 }
 
 void CacheNumbers::multiply_blocks(Index m, Index columns, Index depth, const Real* a, Index a_row,
@@ -110,7 +122,7 @@ void CacheNumbers::dot_blocks(const Real* x, Index count, Index at, Index stride
   const simd::Q8Row row = query.first();
   for (Index i = 0; i < count; ++i) {
     float sum;
-    q8_0().dot_q8[0](blocks_.data() + stored(at + i * stride), blocks, &row, &sum);
+    format().dot_q8[0](blocks_.data() + stored(at + i * stride), blocks, &row, &sum);
     sums[i] = static_cast<Real>(sum);
   }
 }

@@ -14,10 +14,12 @@ namespace focus {
 
 /// What a KV cache keeps its keys and values in: float16 halves what decoding reads of them. Of
 /// q8_0 each 32 numbers of a token's key or value are integers of 8 bits with one scale, of a last
-/// few the rest 0, and a query is rounded likewise before it meets the keys.
-enum class CacheDtype { float32, float16, q8_0 };
-/// Those of llama.cpp.
-constexpr auto enum_names(CacheDtype) { return enum_list("f32", "f16", "q8_0"); }
+/// few the rest 0, and a query is rounded likewise before it meets the keys. q4 is for groups of
+/// keys: a key is its group's centroid and what it differs by, in integers of 4 bits; values are in
+/// q8_0.
+enum class CacheDtype { float32, float16, q8_0, q4 };
+/// Those of llama.cpp, and q4.
+constexpr auto enum_names(CacheDtype) { return enum_list("f32", "f16", "q8_0", "q4"); }
 constexpr std::string_view name_of(CacheDtype dtype) {
   return enum_names(dtype)[static_cast<std::size_t>(dtype)];
 }
@@ -31,10 +33,14 @@ struct CacheSizes {
   }
 };
 
-/// The numbers of a row of so many in a cache: whole vectors and, of q8_0, whole blocks.
+constexpr bool is_in_blocks(CacheDtype dtype) {
+  return dtype == CacheDtype::q8_0 || dtype == CacheDtype::q4;
+}
+
+/// The numbers of a row of so many in a cache: whole vectors or whole blocks.
 inline Index padded_in_cache(CacheDtype dtype, Index n) {
   const Index blocks = (n + simd::kQ8Rounded - 1) / simd::kQ8Rounded;
-  return dtype == CacheDtype::q8_0 ? blocks * simd::kQ8Rounded : simd::padded(simd::kernels(), n);
+  return is_in_blocks(dtype) ? blocks * simd::kQ8Rounded : simd::padded(simd::kernels(), n);
 }
 
 /// Rows of numbers that are rounded in blocks, to be multiplied with others in integers.
@@ -75,12 +81,14 @@ class Q8Columns {
   AlignedVector<float> scales_;   // [panels, depth / kQ8Rounded, kQ8Panel]
 };
 
-/// Keys or values of a cache: float32, or rounded to float16 or to blocks (GGML's Q8_0). In blocks
-/// are rows alone, each of padded_in_cache() numbers.
+/// Keys or values of a cache: float32, or rounded to float16 or to blocks (GGML's Q8_0; of q4
+/// Q4_0). In blocks are rows alone, each of padded_in_cache() numbers.
 class CacheNumbers {
-  static constexpr Index kBlockBytes = simd::kQ8Rounded + 2;
-  Index stored(Index n) const { return in_blocks() ? n / simd::kQ8Rounded * kBlockBytes : n; }
-  Index from_stored(Index n) const { return in_blocks() ? n / kBlockBytes * simd::kQ8Rounded : n; }
+  Index block_bytes() const { return simd::kQ8Rounded / (dtype_ == CacheDtype::q4 ? 2 : 1) + 2; }
+  Index stored(Index n) const { return in_blocks() ? n / simd::kQ8Rounded * block_bytes() : n; }
+  Index from_stored(Index n) const {
+    return in_blocks() ? n / block_bytes() * simd::kQ8Rounded : n;
+  }
   template <class Self, class F>
   static decltype(auto) in_use(Self& self, F&& f) {
     if (self.in_blocks()) return f(self.blocks_);
@@ -95,7 +103,7 @@ class CacheNumbers {
   void visit(auto&& f) { FOCUS_MEMBERS(f, dtype_, real_, half_, blocks_); }
 
   bool rounds() const { return dtype_ == CacheDtype::float16; }
-  bool in_blocks() const { return dtype_ == CacheDtype::q8_0; }
+  bool in_blocks() const { return is_in_blocks(dtype_); }
   Index size() const {
     return in_use(*this, [&](auto& numbers) { return from_stored(std::ssize(numbers)); });
   }
@@ -181,6 +189,7 @@ class CacheNumbers {
   }
 
  private:
+  const simd::BlockKernels::Format& format() const;
   void put_blocks(const Real* x, Index n, Index at);
   void widen_blocks(Index first, Index n, Real* to) const;
   void multiply_blocks(Index m, Index columns, Index depth, const Real* a, Index a_row,

@@ -71,6 +71,8 @@ class Grouping {
   virtual GroupIds group_ids(const MechanismInputs& in, Balance balance) = 0;
   /// Added to the scores of the groups' summary tokens [kv_heads, num_groups].
   virtual Variable summary_bias(Index layer, Index kv_heads) const;
+  /// The means of the groups' keys [kv_heads, num_groups, head_dim]; undefined where unknown.
+  virtual Tensor key_centroids(Index /*layer*/) const { return {}; }
   /// The assignments of a layer's tokens, for soft and hard attention: those of group_ids(), one
   /// for the token's group and zero for the others. Only of a grouping of tokens.
   virtual Routing route(const MechanismInputs& in, Balance balance);

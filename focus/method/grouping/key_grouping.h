@@ -48,6 +48,7 @@ class KeyGrouping final : public GroupingWith<KeyGroups> {
   Index heads() const override { return heads_; }
   GroupIds group_ids(const MechanismInputs& in, Balance balance) override;
   Variable summary_bias(Index layer, Index) const override { return layers_[layer].summary_bias; }
+  Tensor key_centroids(Index layer) const override { return layers_[layer].centroids.value(); }
   Index assignment_cost(const MechanismInputs& in) const override {
     return in.k.dim(2) * num_groups() * in.k.dim(3);
   }

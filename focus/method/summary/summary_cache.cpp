@@ -27,12 +27,14 @@ Index tasks(Index work) { return std::max<Index>(1, kTaskWork / std::max<Index>(
 }  // namespace
 
 SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
-                           const SummarySettings& summary, CacheDtype dtype, Index undo)
+                           const SummarySettings& summary, CacheDtype dtype, Index undo,
+                           Tensor centroids)
     : sizes_(sizes),
       attention_(options),
       options_(with_sliding_window(summary, options.sliding_window)),
       padded_dim_(padded_in_cache(dtype, sizes.head_dim)),
       undo_(undo),
+      centroids_(std::move(centroids)),
       heads_(sizes.kv_heads),
       distant_end_(options_.sinks) {
   sizes.validate();
@@ -40,6 +42,11 @@ SummaryCache::SummaryCache(const Sizes& sizes, const AttentionOptions& options,
   empty.sums.of.assign((options_.uses_width() ? 3 : 2) * sizes.head_dim, 0.0);
   for (Head& head : heads_) {
     head.groups.assign(sizes.groups, empty);
+    for (Group& group : head.groups)
+      if (dtype == CacheDtype::q4)
+        group.rows.centroid = centroids_.data() + ((&head - heads_.data()) * sizes.groups +
+                                                   (&group - head.groups.data())) *
+                                                      sizes.head_dim;
     head.means.end = sizes.groups;
     head.means.keys.resize(sizes.groups * padded_dim_);
     head.means.values.resize(sizes.groups * padded_dim_);
@@ -71,6 +78,12 @@ void SummaryCache::add_row(Rows& rows, const Real* k, const Real* v) const {
     to.resize(size);
     to.put(from, sizes_.head_dim, begin);
   };
+  if (rows.centroid != nullptr) {
+    thread_local std::vector<Real> rest;
+    rest.resize(sizes_.head_dim);
+    std::transform(k, k + sizes_.head_dim, rows.centroid, rest.begin(), std::minus());
+    k = rest.data();
+  }
   put(rows.keys, k);
   put(rows.values, v);
   ++rows.end;
@@ -240,9 +253,12 @@ void SummaryCache::sum_again(Head& head) const {
 }
 
 void SummaryCache::add_row_to_sums(Group& group, Index row, double times) const {
-  thread_local AlignedVector<Real> key, value;
-  add_to_sums(group, group.rows.keys.read(row * padded_dim_, padded_dim_, key),
-              group.rows.values.read(row * padded_dim_, padded_dim_, value), times);
+  thread_local AlignedVector<Real> wide, value;
+  const Rows& rows = group.rows;
+  const Real* key = rows.keys.read(row * padded_dim_, padded_dim_, wide);
+  if (rows.centroid != nullptr)
+    std::transform(key, key + sizes_.head_dim, rows.centroid, wide.begin(), std::plus());
+  add_to_sums(group, key, rows.values.read(row * padded_dim_, padded_dim_, value), times);
 }
 
 void SummaryCache::add_to_sums(Group& group, const Real* key, const Real* value,
@@ -264,6 +280,12 @@ void SummaryCache::add_scores(const Run& run, const Real* q, std::vector<Real>& 
   Real* of_run = scores.data() + before;
   run.rows->keys.dot_rows(q, run.count(), run.first * padded_dim_, padded_dim_, sizes_.head_dim,
                           of_run);
+  if (run.rows->centroid != nullptr) {
+    Real of_centroid;
+    simd::kernels().dot_rows(q, 1, run.rows->centroid, sizes_.head_dim, sizes_.head_dim,
+                             &of_centroid);
+    for (Index i = 0; i < run.count(); ++i) of_run[i] += of_centroid;
+  }
   if (attention_.softcap > 0)
     for (Index i = 0; i < run.count(); ++i) of_run[i] = soft_cap(of_run[i], attention_.softcap);
 }

@@ -23,9 +23,10 @@ class SummaryCache {
   using Sizes = CacheSizes;
   /// `dtype`: of the distant tokens' lists; all else is float32. Sums are of the numbers as kept.
   /// truncate() can take back at least the last `undo` tokens of the most there were: twice as many
-  /// stay in float32 beside the lists, and two copies of the sums.
+  /// stay in float32 beside the lists, and two copies of the sums. `centroids` [kv_heads, groups,
+  /// head_dim]: of q4, which keeps what keys differ from their group's.
   SummaryCache(const Sizes& sizes, const AttentionOptions& options, const SummarySettings& summary,
-               CacheDtype dtype = CacheDtype::float32, Index undo = 0);
+               CacheDtype dtype = CacheDtype::float32, Index undo = 0, Tensor centroids = {});
 
   /// Adds the next tokens.  k and v [tokens, kv_heads, head_dim], group_ids [tokens, kv_heads] or
   /// [tokens, 1]
@@ -58,8 +59,10 @@ class SummaryCache {
   };
   /// Keys and values of some tokens, rows of padded_dim numbers. Rows before `first` have left.
   struct Rows {
-    explicit Rows(CacheDtype dtype = CacheDtype::float32) : keys(dtype), values(dtype) {}
+    explicit Rows(CacheDtype dtype = CacheDtype::float32)
+        : keys(dtype), values(dtype == CacheDtype::q4 ? CacheDtype::q8_0 : dtype) {}
     CacheNumbers keys, values;
+    const Real* centroid = nullptr;  // with which all keys have to be added
     Index first = 0, end = 0;
     Index gone = 0;                                  // rows before them that memory no longer has
     Index keep = std::numeric_limits<Index>::max();  // none from here on goes, those counted
@@ -171,6 +174,7 @@ class SummaryCache {
   const SummarySettings options_;
   const Index padded_dim_;
   const Index undo_;
+  const Tensor centroids_;
   std::vector<Head> heads_;
   std::deque<Checkpoint> checkpoints_;  // at most two, `undo_` apart
   std::vector<Reading> readings_;       // of the last attend(), for their memory, as scaled_q_

@@ -4,16 +4,21 @@
 
 #include <stdexcept>
 
+#include "autograd/gemm/block_formats.h"
 #include "tests/support/summary_case.h"
 
 namespace focus {
 namespace {
 
+Tensor centroids_of(const SummaryCase& c) {
+  return randn({c.kv_heads, c.groups, c.head_dim}, c.seed + 9, 0.5);
+}
+
 SummaryCache cache_of(const SummaryCase& c, const SummaryInputs& in,
                       CacheDtype dtype = CacheDtype::float32, Index undo = 0) {
   return SummaryCache(
       {.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .groups = c.groups},
-      in.options, in.summary, dtype, undo);
+      in.options, in.summary, dtype, undo, centroids_of(c));
 }
 
 /// Tokens [t, t + count).
@@ -183,6 +188,51 @@ TEST(SummaryCache, ListsOfQ8AreNearThoseOfFloat32) {
     }
 }
 
+TEST(SummaryCache, ListsOfQ4AreThoseOfCentroidsAndRoundedDifferences) {
+  // Rows of a head's numbers, through blocks of a format.
+  const auto rounded = [](std::span<const Real> row, NumberFormat format) {
+    std::vector<Real> wide(32 * ((row.size() + 31) / 32));
+    std::ranges::copy(row, wide.begin());
+    std::vector<std::byte> blocks(bytes_of(format, std::ssize(wide)));
+    round_to_blocks(format, wide.data(), std::ssize(wide), blocks.data());
+    widen_blocks(format, blocks.data(), 0, std::ssize(wide), wide.data());
+    return wide;
+  };
+  for (const Index head_dim : {20, 64})
+    for (const Index sliding_window : {0, 60}) {
+      const SummaryCase c{.seq_len = 250,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .head_dim = head_dim,
+                          .num_selected_groups = 5,  // all
+                          .window = 0,
+                          .block = 1,
+                          .sinks = 0,
+                          .sliding_window = sliding_window};
+      SummaryInputs in = summary_inputs_of(c);
+      const Tensor exact = decode(c, in).out, q4 = decode(c, in, 0, CacheDtype::q4).out;
+      expect_same_bits_for_any_threads(
+          "cache", [&] { return std::vector{decode(c, in, 0, CacheDtype::q4).out}; });
+      const Tensor centroids = centroids_of(c);
+      for (Index row = 0; row < c.seq_len * c.kv_heads; ++row) {
+        const auto group = in.group_ids.ids[row];
+        const Real* of = centroids.data() + (row % c.kv_heads * c.groups + group) * head_dim;
+        const auto key = in.k.span().subspan(row * head_dim, head_dim);
+        const auto value = in.v.span().subspan(row * head_dim, head_dim);
+        std::transform(key.begin(), key.end(), of, key.begin(), std::minus());
+        const std::vector<Real> rest = rounded(key, NumberFormat::q4_0);
+        std::transform(of, of + head_dim, rest.begin(), key.begin(), std::plus());
+        std::copy_n(rounded(value, NumberFormat::q8_0).begin(), head_dim, value.begin());
+      }
+      // Keys and values that are rounded already stay as they are: what is left is the rounding of
+      // the queries.
+      const Tensor twin = decode(c, in).out;
+      EXPECT_LT(relative_difference(decode(c, in, 0, CacheDtype::q4).out, twin), 1e-2) << c.str();
+      EXPECT_GT(relative_difference(q4, exact), 3e-2) << c.str();
+      EXPECT_LT(relative_difference(q4, exact), 0.2) << c.str();
+    }
+}
+
 TEST(SummaryCache, WithoutGroupsToReadItDoesNotGrow) {
   SummaryCase c{
       .seq_len = 3000, .groups = 4, .num_selected_groups = 0, .window = 20, .block = 8, .sinks = 3};
@@ -268,7 +318,7 @@ TEST(SummaryCache, WhatIsTakenBackLeavesNoTrace) {
     for (const Index block : {1, 8, 32})
       for (const Index sinks : {0, 3})
         for (const CacheDtype dtype :
-             {CacheDtype::float32, CacheDtype::float16, CacheDtype::q8_0}) {
+             {CacheDtype::float32, CacheDtype::float16, CacheDtype::q8_0, CacheDtype::q4}) {
           c.block = block;
           c.sinks = sinks;
           c.width = seed % 2 == 0 ? 1 : 0;
