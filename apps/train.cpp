@@ -1,4 +1,5 @@
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <optional>
@@ -8,6 +9,7 @@
 #include "apps/terminal/progress.h"
 #include "autograd/base/check.h"
 #include "data/settings/struct_json.h"
+#include "focus/training/show_examples.h"
 #include "focus/training/training.h"
 
 namespace focus::app {
@@ -26,9 +28,14 @@ std::string phase_name(const Session& session) {
 /// A step on stderr, and the warnings of a line.
 void note_line(const RunConfig& config, const TrainingLine& line, Progress& progress) {
   const StepResult& done = line.report.result;
-  progress.note(fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.2e}  {} tok/s{}",
-                            line.report.step, config.steps, done.loss, done.grad_norm, done.lr,
-                            format_count(line.tokens_per_second), progress.left()));
+  const auto& pairs = line.report.preferences;
+  progress.note(fmt::format(
+      "step {}/{}  loss {:.4f}{}  grad norm {:.3g}  lr {:.2e}  {} tok/s{}", line.report.step,
+      config.steps, done.loss,
+      pairs
+          ? fmt::format("  preferred {:.0f} %  margin {:.3f}", 100 * pairs->accuracy, pairs->margin)
+          : "",
+      done.grad_norm, done.lr, format_count(line.tokens_per_second), progress.left()));
   for (const std::size_t layer : line.collapsed)
     progress.note(fmt::format(
         "warning: layer {}: the largest group has {:.1f} % of the tokens; the groups have "
@@ -73,8 +80,10 @@ TrainingCallbacks terminal_callbacks(const RunConfig& config, std::optional<Prog
       .on_validation =
           [&](std::int64_t step, double loss) {
             inner.reset();
-            bar->note(fmt::format("step {}  valid loss {:.4f}  perplexity {:.2f}", step, loss,
-                                  std::exp(loss)));
+            bar->note(fmt::format("step {}  valid loss {:.4f}{}", step, loss,
+                                  config.objective == RunObjective::dpo
+                                      ? ""
+                                      : fmt::format("  perplexity {:.2f}", std::exp(loss))));
           },
       .on_work =
           [&](std::string_view name, double share) {
@@ -98,15 +107,28 @@ void tell_dry_run(Session& session, const std::string& json) {
   write_json(json, struct_to_json(d));
 }
 
+void tell_examples(const Session& session, Index count) {
+  fmt::print("{}", shown_examples(session.data(), *session.model().tokenizer, count,
+                                  isatty(STDOUT_FILENO) == 1));
+}
+
+/// A validation loss for the last line: as a perplexity where it is one of text.
+std::string shown_loss(const RunConfig& config, double loss) {
+  return fmt::format("{:.4f}", config.objective == RunObjective::dpo ? loss : std::exp(loss));
+}
+
 /// What the validation was of, and the command that measures the result.
 void tell_next(Session& session, const TrainingResult& result) {
   const RunConfig& config = session.config();
   if (result.valid_loss)
     spdlog::info(
-        "validation: attention {}, density {:.1f} %{}; {} windows of {} tokens",
+        "validation: attention {}, density {:.1f} %{}{}; {} windows of {} tokens",
         ActiveAttention(session.model(), own_attention(session.model())).title(),
         100 * result.validated.pairs_attended.value_or(1),
         result.validated.kl ? fmt::format(", KL to dense {:.4f} nats", *result.validated.kl) : "",
+        result.validated.accuracy
+            ? fmt::format(", {:.0f} % of the pairs preferred", 100 * *result.validated.accuracy)
+            : "",
         session.validation_windows(), config.data.context);
   const bool is_model = config.trains_base();
   spdlog::info(
@@ -124,15 +146,23 @@ void train(const RunConfig& config, Session& session, const RunFolderOptions& op
   const TrainingResult result = run_training_in_folder(session, options, callbacks);
   if (!first) return;
   bar->finish();
+  const char* const what = config.objective == RunObjective::dpo ? "loss" : "perplexity";
   if (!result.finished)
     spdlog::info("stopped at step {}; wrote checkpoint {}, --resume continues", result.step,
                  result.checkpoint);
   else
-    fmt::print("{}: {} steps{}\n", result.artifact, result.step,
-               result.valid_loss && result.valid_loss_start
-                   ? fmt::format(", validation perplexity {:.4f} -> {:.4f}",
-                                 std::exp(*result.valid_loss_start), std::exp(*result.valid_loss))
+    fmt::print("{}: {} steps{}{}\n", result.artifact, result.step,
+               result.ended_early ? fmt::format(" of {}, the last {} validations without gain",
+                                                config.steps, result.validations.without_gain)
+                                  : "",
+               result.valid_loss && result.validations.start
+                   ? fmt::format(", validation {} {} -> {}", what,
+                                 shown_loss(config, *result.validations.start),
+                                 shown_loss(config, *result.valid_loss))
                    : "");
+  if (!result.best.empty())
+    fmt::print("{}: the best validation, after {} steps, {} {}\n", result.best,
+               result.validations.best_step, what, shown_loss(config, *result.validations.best));
   if (result.finished) tell_next(session, result);
   write_json(json, struct_to_json(result));
 }
@@ -143,7 +173,7 @@ int run_train(Arguments arguments) {
   std::string config_file, json;
   bool dry = false;
   RunFolderOptions options;
-  std::int64_t stop_at = 0;
+  std::int64_t stop_at = 0, show = 0;
   CLI::App app(
       "Trains by a config: centroids on a frozen base (retrofit), these and then the whole model "
       "(two_phase), all weights of a base (full), a new model (scratch), or low-rank adapters "
@@ -154,6 +184,10 @@ int run_train(Arguments arguments) {
   add_config_arguments(app, config_file);
   app.add_flag("--dry-run", dry,
                "print parameters, memory, tokens and time, measured on one step; train nothing");
+  app.add_option("--show-examples", show,
+                 "print the first N windows that would be trained on, which of their tokens are "
+                 "learned, and counts; train nothing")
+      ->check(kPositive);
   app.add_flag("--resume", options.resume, "resume from the newest checkpoint in the run's folder");
   app.add_flag("--overwrite", options.overwrite,
                "start again even if the run's folder holds a run");
@@ -177,9 +211,10 @@ int run_train(Arguments arguments) {
     session.divide(*ranks);
     config.steps = session.config().steps;
     reading.reset();
+    if (show > 0 && ranks->first()) tell_examples(session, show);
     if (dry)
       tell_dry_run(session, json);
-    else
+    else if (show == 0)
       train(config, session, options, stop_at, json);
   });
   return 0;

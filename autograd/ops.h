@@ -155,6 +155,10 @@ Variable relative_squared_error(const Variable& x, const Tensor& reference);
 /// x [..., hidden], weight [vocab, hidden], one target per row -> [1]
 Variable linear_cross_entropy(const Variable& x, const Weight& weight,
                               std::span<const std::int32_t> targets, Real softcap = 0);
+/// The sum of such losses, each times its row's weight, a constant that may be negative -> [1]
+Variable weighted_cross_entropy(const Variable& x, const Weight& weight,
+                                std::span<const std::int32_t> targets,
+                                std::span<const Real> weights, Real softcap = 0);
 /// The same per row without a graph: -log softmax(x Wᵀ)[target], 0 where the target is negative.
 std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Weight& weight,
                                               std::span<const std::int32_t> targets,

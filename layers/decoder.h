@@ -170,6 +170,11 @@ class Decoder {
   Variable cross_entropy(const Variable& hidden, std::span<const std::int32_t> targets) const {
     return linear_cross_entropy(hidden, head_weight(), targets, final_softcap());
   }
+  /// The sum of the rows' losses, each times a weight.
+  Variable cross_entropy(const Variable& hidden, std::span<const std::int32_t> targets,
+                         std::span<const Real> weights) const {
+    return weighted_cross_entropy(hidden, head_weight(), targets, weights, final_softcap());
+  }
   /// The loss of each row, without a graph; 0 where the target is below 0.
   std::vector<double> cross_entropy_rows(const Tensor& hidden,
                                          std::span<const std::int32_t> targets) const {

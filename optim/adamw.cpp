@@ -20,15 +20,22 @@ void OptimConfig::validate() const {
   check(warmup_steps >= 0, "optim.warmup_steps must not be negative, not {}", warmup_steps);
   check(final_lr_ratio >= 0 && final_lr_ratio <= 1,
         "optim.final_lr_ratio must be in [0, 1], not {}", final_lr_ratio);
+  check(lora_plus_ratio > 0, "optim.lora_plus_ratio must be positive, not {}", lora_plus_ratio);
 }
 
 double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t steps) {
   if (step < config.warmup_steps)
     return config.lr * static_cast<double>(step + 1) / static_cast<double>(config.warmup_steps);
-  const double t = static_cast<double>(step - config.warmup_steps) /
-                   static_cast<double>(std::max<std::int64_t>(1, steps - 1 - config.warmup_steps));
-  const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * std::min(1.0, t)));
-  return config.lr * (config.final_lr_ratio + (1 - config.final_lr_ratio) * cosine);
+  if (config.schedule == LrSchedule::constant) return config.lr;
+  std::int64_t first = config.warmup_steps;  // of those in which the rate falls
+  if (config.schedule == LrSchedule::wsd) first = std::max(first, steps - 1 - steps / 5);
+  const double t = static_cast<double>(step - first) /
+                   static_cast<double>(std::max<std::int64_t>(1, steps - 1 - first));
+  const double done = std::clamp(t, 0.0, 1.0);
+  const double left = config.schedule == LrSchedule::cosine
+                          ? 0.5 * (1 + std::cos(std::numbers::pi * done))
+                          : 1 - done;
+  return config.lr * (config.final_lr_ratio + (1 - config.final_lr_ratio) * left);
 }
 
 double gradient_norm(const NamedParameters& parameters) {

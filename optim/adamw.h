@@ -1,12 +1,20 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "autograd/variable.h"
 
 namespace focus {
+
+/// What the learning rate does after the warm-up.
+enum class LrSchedule { cosine, linear, constant, wsd };
+constexpr auto enum_names(LrSchedule) {
+  return std::array<std::string_view, 4>{"cosine", "linear", "constant", "wsd"};
+}
 
 /// The optimiser and its schedule, as a config names them. Defaults suit a retrofit.
 struct OptimConfig {
@@ -18,7 +26,9 @@ struct OptimConfig {
   bool decay_1d = false;
   double clip_norm = 1.0;
   std::int64_t warmup_steps = 20;
+  LrSchedule schedule = LrSchedule::cosine;
   double final_lr_ratio = 0.1;
+  double lora_plus_ratio = 1;
 
   template <class F>
   void visit(F&& f) {
@@ -30,14 +40,23 @@ struct OptimConfig {
     f("decay_1d", decay_1d, "decay norms and biases too");
     f("clip_norm", clip_norm, "largest norm of the whole gradient; 0: no clipping");
     f("warmup_steps", warmup_steps, "steps of linear warm-up");
-    f("final_lr_ratio", final_lr_ratio, "learning rate at the last step, as a fraction of lr");
+    f("schedule", schedule,
+      "the learning rate after the warm-up: cosine or linear: down to the last step; constant; "
+      "wsd: "
+      "constant, then linear over the last fifth of the steps");
+    f("final_lr_ratio", final_lr_ratio,
+      "learning rate at the last step, as a fraction of lr (not constant)");
+    f("lora_plus_ratio", lora_plus_ratio,
+      "LoRA+ (arXiv 2402.12354): how many times lr a LoRA's matrices B learn with; the paper has "
+      "16");
   }
 
   /// Throws std::invalid_argument naming the key that is out of range.
   void validate() const;
 };
 
-/// Linear warm-up to lr, then a cosine down to final_lr_ratio * lr at the last of `steps`.
+/// Linear warm-up to lr, then the schedule: down to final_lr_ratio * lr at the last of `steps`, or
+/// constant.
 double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t steps);
 
 /// A parameter under its name; `variable` shares value and gradient with the module's.

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 37010;
+constexpr std::size_t kMostLinesOfTests = 37400;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -196,13 +196,13 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 4940},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 4980},
                                                      {"apps/terminal", 205},
-                                                     {"autograd", 1080},
+                                                     {"autograd", 1085},
                                                      {"autograd/attention", 1910},
                                                      {"autograd/base", 785},
                                                      {"autograd/gemm", 1755},
-                                                     {"autograd/ops", 865},
+                                                     {"autograd/ops", 885},
                                                      {"autograd/simd", 3785},
                                                      {"data/chat", 4425},
                                                      {"data/files", 1660},
@@ -210,20 +210,20 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 4940},
                                                      {"data/settings", 1185},
                                                      {"data/synthetic", 580},
                                                      {"data/tensors", 1915},
-                                                     {"data/text", 780},
+                                                     {"data/text", 875},
                                                      {"data/tokenizers", 3030},
-                                                     {"data/tokens", 1415},
+                                                     {"data/tokens", 1460},
                                                      {"focus", 310},
                                                      {"focus/adapters", 3050},
                                                      {"focus/evaluation", 4240},
-                                                     {"focus/generation", 2025},
-                                                     {"focus/method", 7350},
+                                                     {"focus/generation", 2030},
+                                                     {"focus/method", 7400},
                                                      {"focus/models", 1945},
                                                      {"focus/speed", 640},
-                                                     {"focus/training", 4050},
-                                                     {"layers", 3140},
+                                                     {"focus/training", 4510},
+                                                     {"layers", 3145},
                                                      {"layers/architectures", 610},
-                                                     {"optim", 515}};
+                                                     {"optim", 540}};
 
 TEST(Structure, FoldersKeepTheirBudgets) {
   std::map<std::string, std::size_t> lines;

@@ -104,11 +104,12 @@ std::vector<double> divergences(const Tensor& x, const Tensor& reference, const 
   return of_rows;
 }
 
-/// The loss of each row, 0 where its target is negative. With a share, dx and dw, where defined,
-/// become the gradients of share times their sum.
+/// The loss of each row, 0 where its target is negative. With a share of each row, dx and dw, where
+/// defined, become the gradients of the sum of shares times losses.
 std::vector<double> cross_entropies(const Tensor& x, const Weight& weight,
                                     std::span<const std::int32_t> targets, Real softcap,
-                                    Real share = 0, Tensor dx = {}, Tensor dw = {}) {
+                                    std::span<const Real> shares = {}, Tensor dx = {},
+                                    Tensor dw = {}) {
   check(softcap >= 0, "linear_cross_entropy: softcap {} is invalid", softcap);
   check(weight.shape().rank() == 2 && x.cols() == weight.dim(1),
         "linear_cross_entropy: x {} does not fit weight {} ([vocab, hidden])", x.shape(),
@@ -130,13 +131,12 @@ std::vector<double> cross_entropies(const Tensor& x, const Weight& weight,
       for (Index r = first; r < last; ++r) {
         Real* row = logits.data() + r * vocab;
         const auto t = static_cast<std::size_t>(begin + r);
-        if (targets[t] >= 0)
-          losses[t] = row_loss(row, vocab, targets[t], softcap, share);
-        else if (share != 0)
-          std::fill_n(row, vocab, Real(0));
+        const Real share = shares.empty() ? Real(0) : shares[t];
+        if (targets[t] >= 0) losses[t] = row_loss(row, vocab, targets[t], softcap, share);
+        if (!shares.empty() && (targets[t] < 0 || share == 0)) std::fill_n(row, vocab, Real(0));
       }
     });
-    if (share == 0) return;
+    if (shares.empty()) return;
     const ProductRows dlogits(n, vocab, logits.data(), in_bf16);
     if (dx.defined()) weight_product_backward(dlogits, read, dx.data() + begin * hidden);
     if (dw.defined()) weight_gradient(dlogits, x_rows, dw, begin == 0 ? Into::assign : Into::add);
@@ -157,6 +157,21 @@ Variable mean_op(const char* op, const std::vector<double>& numbers, double coun
           if (grads[i].wanted())
             grads[i].add(dy[0] == 1 ? gradients[i] : scale(Variable(gradients[i]), dy[0]).value());
       });
+}
+
+/// The sum of the losses times their shares; where all are 1 / count, summed before that.
+Variable weighted_op(const Variable& x, const Weight& weight, std::span<const std::int32_t> targets,
+                     std::span<const Real> shares, Real softcap, double count) {
+  const bool want_x = grad_enabled() && x.requires_grad();
+  const bool want_weight = grad_enabled() && weight.requires_grad();
+  const Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
+  const Tensor dw = want_weight ? Tensor(weight.shape()) : Tensor();
+  auto losses = cross_entropies(x.value(), weight, targets, softcap,
+                                want_x || want_weight ? shares : std::span<const Real>(), dx, dw);
+  for (std::size_t t = 0; count == 0 && t < losses.size(); ++t)
+    losses[t] *= static_cast<double>(shares[t]);
+  return mean_op("linear_cross_entropy", losses, count == 0 ? 1 : count, {x, weight.input()},
+                 {dx, dw});
 }
 
 }  // namespace
@@ -191,15 +206,17 @@ std::vector<double> linear_cross_entropy_rows(const Tensor& x, const Weight& wei
 Variable linear_cross_entropy(const Variable& x, const Weight& weight,
                               std::span<const std::int32_t> targets, Real softcap) {
   const auto scored = std::ranges::count_if(targets, [](auto t) { return t >= 0; });
-  const bool want_x = grad_enabled() && x.requires_grad();
-  const bool want_weight = grad_enabled() && weight.requires_grad();
-  const Real share = want_x || want_weight ? 1 / static_cast<Real>(scored) : Real(0);
-  const Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
-  const Tensor dw = want_weight ? Tensor(weight.shape()) : Tensor();
-  const auto losses = cross_entropies(x.value(), weight, targets, softcap, share, dx, dw);
-  check(scored > 0, "linear_cross_entropy: no row has a target");
-  return mean_op("linear_cross_entropy", losses, static_cast<double>(scored), {x, weight.input()},
-                 {dx, dw});
+  check(scored > 0 || targets.empty(), "linear_cross_entropy: no row has a target");
+  const std::vector<Real> shares(targets.size(), 1 / static_cast<Real>(scored));
+  return weighted_op(x, weight, targets, shares, softcap, static_cast<double>(scored));
+}
+
+Variable weighted_cross_entropy(const Variable& x, const Weight& weight,
+                                std::span<const std::int32_t> targets,
+                                std::span<const Real> weights, Real softcap) {
+  check(weights.size() == targets.size(), "weighted_cross_entropy: {} weights for {} targets",
+        weights.size(), targets.size());
+  return weighted_op(x, weight, targets, weights, softcap, 0);
 }
 
 }  // namespace focus

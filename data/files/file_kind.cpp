@@ -29,7 +29,11 @@ constexpr std::array kKinds = {
     Kind{"\xFF\xFE"sv, "UTF-16", kConvert},
     Kind{"\xFE\xFF"sv, "UTF-16", kConvert},
     Kind{"PK\x03\x04"sv, "a zip file", "unpack it first, for example with unzip"},
-    Kind{"PAR1"sv, "a parquet file", kTakeText, "PAR1"sv},
+    Kind{"PAR1"sv, "a parquet file",
+         "convert it: python3 -c \"import pandas, sys; "
+         "pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], orient='records', lines=True)\" "
+         "FILE.parquet FILE.jsonl",
+         "PAR1"sv},
     Kind{"%PDF-1."sv, "a PDF file", kTakeText, "%%EOF"sv},
     Kind{"\x89HDF\r\n\x1A\n"sv, "an HDF5 file", kTakeText},
     Kind{"GGUF\x03\0\0\0"sv, "a GGUF file", kTakeText},

@@ -1,6 +1,7 @@
 #include "data/text/examples.h"
 
 #include <array>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -58,25 +59,116 @@ Ordered variables_of(const Ordered& row) {
   return variables;
 }
 
-Example prompt_of(const Ordered& row, const std::string& place) {
+Example prompt_of(const Ordered& row, const std::string& place, const char* answer = "completion") {
   Example example{.kind = Example::Kind::prompt};
   if (!row.at("prompt").is_array()) {
     example.text = string_in(row, "prompt", place);
-    example.completion = string_in(row, "completion", place);
+    example.completion = string_in(row, answer, place);
     return example;
   }
   check_messages(row, "prompt", place);
-  check_messages(row, "completion", place);
+  check_messages(row, answer, place);
   example.kind = Example::Kind::messages;
   example.messages = row.at("prompt");
   example.first_of_completion = example.messages.size();
-  for (const auto& message : row.at("completion")) example.messages.push_back(message);
+  for (const auto& message : row.at(answer)) example.messages.push_back(message);
   example.variables = variables_of(row);
+  return example;
+}
+
+/// Where there is no prompt, the messages that both answers begin with are it, as in TRL.
+Example preference_of(Ordered row, const std::string& place) {
+  if (!row.contains("prompt")) {
+    for (const char* key : {"chosen", "rejected"}) check_messages(row, key, place);
+    row["prompt"] = Ordered::array();  // first: it may move the others
+    Ordered &prompt = row["prompt"], &chosen = row["chosen"], &rejected = row["rejected"];
+    std::size_t shared = 0;
+    while (shared + 1 < std::min(chosen.size(), rejected.size()) &&
+           chosen[shared] == rejected[shared])
+      ++shared;
+    for (std::size_t i = 0; i < shared; ++i) prompt.push_back(chosen[i]);
+    for (Ordered* const answer : {&chosen, &rejected})
+      answer->erase(answer->begin(), answer->begin() + static_cast<std::ptrdiff_t>(shared));
+    if (shared == 0) fail("{}: \"chosen\" and \"rejected\" do not begin alike", place);
+  }
+  Example example = prompt_of(row, place, "chosen");
+  example.rejected.push_back(prompt_of(row, place, "rejected"));
+  return example;
+}
+
+/// ShareGPT's {"conversations": [{"from": "human", "value": ...}, ...]} as messages; what else a
+/// turn has, such as its weight, stays.
+Example conversation_of(const Ordered& row, const std::string& place) {
+  static const std::map<std::string, std::string> kRoles = {
+      {"human", "user"},      {"user", "user"},           {"gpt", "assistant"},
+      {"model", "assistant"}, {"assistant", "assistant"}, {"system", "system"},
+      {"tool", "tool"}};
+  const auto is_turn = [](const Ordered& turn) {
+    return turn.is_object() && turn.contains("from") && turn["from"].is_string() &&
+           turn.contains("value") && turn["value"].is_string();
+  };
+  const Ordered& turns = row.at("conversations");
+  if (!turns.is_array() || turns.empty() || !std::ranges::all_of(turns, is_turn))
+    refuse_member(row, "conversations", place, [](const JsonView& list) {
+      if (list.array_size() == 0)
+        fail("{}: expected a list of turns, but it is empty", list.where());
+      for (std::size_t i = 0; i < list.array_size(); ++i) {
+        list.item(i).at("from").string();
+        list.item(i).at("value").string();
+      }
+    });
+  Example example{.kind = Example::Kind::messages,
+                  .messages = Ordered::array(),
+                  .variables = variables_of(row)};
+  if (row.contains("system") && !row["system"].is_null())
+    example.messages.push_back({{"role", "system"}, {"content", string_in(row, "system", place)}});
+  for (const Ordered& turn : turns) {
+    const auto from = turn["from"].get<std::string>();
+    const auto role = kRoles.find(from);
+    if (role == kRoles.end())
+      fail(
+          "{}: a turn is \"from\" {}, expected human, gpt, system or tool; for other roles write "
+          "\"messages\" with \"role\" and \"content\"",
+          place, shown(from));
+    Ordered message = {{"role", role->second}, {"content", turn["value"]}};
+    for (const auto& [key, value] : turn.items())
+      if (key != "from" && key != "value") message[key] = value;
+    example.messages.push_back(std::move(message));
+  }
+  return example;
+}
+
+/// Alpaca's {"instruction": ..., "input": ..., "output": ...} as a turn of each, behind "system"
+/// and "history" where these are.
+Example instruction_of(const Ordered& row, const std::string& place) {
+  Example example{.kind = Example::Kind::messages, .messages = Ordered::array()};
+  const auto add = [&](const char* role, std::string content) {
+    example.messages.push_back({{"role", role}, {"content", std::move(content)}});
+  };
+  const auto there = [&](const char* key) { return row.contains(key) && !row[key].is_null(); };
+  if (there("system") && row["system"] != "") add("system", string_in(row, "system", place));
+  if (there("history")) {
+    const auto is_pair = [](const Ordered& pair) {
+      return pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string();
+    };
+    const Ordered& history = row["history"];
+    if (!history.is_array() || !std::ranges::all_of(history, is_pair))
+      fail("{}: expected \"history\" to be a list of [instruction, output], got {}", place,
+           shown_json(history));
+    for (const Ordered& pair : history) {
+      add("user", pair[0].get<std::string>());
+      add("assistant", pair[1].get<std::string>());
+    }
+  }
+  const std::string input = there("input") ? string_in(row, "input", place) : "";
+  add("user", string_in(row, "instruction", place) + (input.empty() ? "" : "\n\n" + input));
+  add("assistant", string_in(row, "output", place));
   return example;
 }
 
 /// `row` has the members in the order of the file, which is that in which a template prints them.
 Example example_of(const Ordered& row, const std::string& place, const std::string& text_field) {
+  if (row.contains("chosen") && row.contains("rejected")) return preference_of(row, place);
   if (row.contains("messages")) {
     check_messages(row, "messages", place);
     return {.kind = Example::Kind::messages,
@@ -84,18 +176,17 @@ Example example_of(const Ordered& row, const std::string& place, const std::stri
             .variables = variables_of(row)};
   }
   if (row.contains("prompt") && row.contains("completion")) return prompt_of(row, place);
+  if (row.contains("conversations")) return conversation_of(row, place);
+  if (row.contains("instruction") && row.contains("output")) return instruction_of(row, place);
   if (row.contains(text_field)) return {.text = string_in(row, text_field, place)};
-  if (row.contains("conversations"))
-    fail(
-        "{}: \"conversations\" with \"from\" and \"value\" are not supported; write "
-        "{{\"messages\": [{{\"role\": \"user\", \"content\": ...}}, ...]}}",
-        place);
   std::string members;
   for (const auto& [key, value] : row.items())
     members += (members.empty() ? "" : ", ") + json_quoted(key);
   fail(
-      "{}: expected \"messages\", \"prompt\" and \"completion\", or {} (set dataset_text_field for "
-      "another name), got {}",
+      "{}: expected \"messages\", \"conversations\", \"instruction\" and \"output\", \"prompt\" "
+      "and "
+      "\"completion\" (or \"chosen\" and \"rejected\"), or {} (set dataset_text_field for another "
+      "name), got {}",
       place, json_quoted(text_field), members.empty() ? "nothing" : shown_whole(members));
 }
 

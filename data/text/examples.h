@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 // JSON as data sets have it, a record in each line or in a list: a text, a prompt with its
 // completion, or a conversation.
@@ -16,12 +17,15 @@ struct Example {
   enum class Kind {
     text,      // {"text": "..."}, or another field
     prompt,    // {"prompt": "...", "completion": "..."}
-    messages,  // {"messages": [{"role": ..., "content": ...}, ...]}, or prompt and completion as
-               // such
+    messages,  // {"messages": [{"role": ..., "content": ...}, ...]}, prompt and completion as such,
+               // or the forms of ShareGPT and Alpaca
   };
   Kind kind = Kind::text;
   std::string text = {};  // the text, or the prompt
   std::string completion = {};
+  /// A record of "prompt", "chosen" and "rejected" has one: the same with the rejected answer. This
+  /// one has the chosen.
+  std::vector<Example> rejected = {};
   nlohmann::ordered_json messages = nullptr;
   /// The first message that may count; those of a prompt do not.
   std::size_t first_of_completion = 0;

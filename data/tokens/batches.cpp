@@ -1,6 +1,7 @@
 #include "data/tokens/batches.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -126,14 +127,39 @@ std::vector<TokenRange> Batches::pieces_of_documents() const {
   return pieces;
 }
 
+std::vector<TokenRange> Batches::pieces_of_pairs() const {
+  std::vector<TokenRange> pieces;
+  Index cut = 0, left_out = 0;
+  for (Index i = 0; i + 1 < tokens_.num_documents(); i += 2) {
+    std::array<TokenRange, 2> pair = {tokens_.document(i), tokens_.document(i + 1)};
+    bool whole = true, learned = true;
+    for (TokenRange& piece : pair) {
+      whole = whole && piece.size() <= tokens_of_window();
+      piece.end = std::min(piece.end, piece.begin + tokens_of_window());
+      std::vector<std::uint8_t> counts(piece.size());
+      tokens_.copy_counts(piece.begin, counts);
+      learned = learned && std::find(counts.begin() + 1, counts.end(), 1) != counts.end();
+    }
+    cut += whole ? 0 : 1;
+    left_out += learned ? 0 : 1;
+    if (learned) pieces.insert(pieces.end(), pair.begin(), pair.end());
+  }
+  if (cut > 0)
+    notice(
+        "{} of {} pairs have an answer that ends beyond the context of {} tokens and is cut there; "
+        "{} of them are left out, since no token of an answer remains",
+        cut, tokens_.num_documents() / 2, options_.context, left_out);
+  return pieces;
+}
+
 void Batches::pack() {
-  const std::vector<TokenRange> pieces = pieces_of_documents();
+  const std::vector<TokenRange> pieces = options_.pairs ? pieces_of_pairs() : pieces_of_documents();
   first_piece_ = {0};
   const auto close = [&] { first_piece_.push_back(pieces_.size()); };
-  if (options_.packing == Packing::none) {
+  if (options_.packing == Packing::none || options_.pairs) {
     for (const TokenRange& piece : pieces) {
       pieces_.push_back(piece);
-      close();
+      if (!options_.pairs || pieces_.size() % 2 == 0) close();
     }
   } else {
     const Index lead = options_.context - tokens_of_window();

@@ -48,6 +48,8 @@ struct BatchOptions {
   /// Put before each window, or each document of one, and counts as its first token.
   std::optional<std::int32_t> window_start = {};
   Packing packing = Packing::automatic;
+  /// Documents 2i and 2i + 1 are two answers to one prompt: a window, each up to the context.
+  bool pairs = false;
 };
 
 /// The position of a stream of batches: enough to continue with the same batches.
@@ -93,6 +95,8 @@ class Batches {
   void append_document(const TokenRange& piece, Batch& batch) const;
   /// Cuts the documents into pieces that fit into a window.
   std::vector<TokenRange> pieces_of_documents() const;
+  /// The same of pairs, both or none, cut at the context.
+  std::vector<TokenRange> pieces_of_pairs() const;
   void pack();
   Index tokens_of_window() const { return options_.context - (options_.window_start ? 1 : 0); }
 

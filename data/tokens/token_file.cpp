@@ -271,11 +271,12 @@ void TokenView::copy_counts(Index begin, std::span<std::uint8_t> out) const {
   });
 }
 
-TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::uint64_t seed) {
+TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::uint64_t seed,
+                             Index together) {
   check(valid_fraction >= 0 && valid_fraction < 1,
         "the validation fraction is {}, it must be at least 0 and below 1", valid_fraction);
   if (valid_fraction == 0) return {TokenView(file), TokenView(file, {})};
-  const auto count = static_cast<std::size_t>(file.num_documents());
+  const auto count = static_cast<std::size_t>(file.num_documents() / together);
   const double wanted = valid_fraction * static_cast<double>(file.size());
   if (count == 1) {
     check(!file.has_counts() && file.size() >= 2,
@@ -294,7 +295,8 @@ TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::
   std::vector<bool> is_valid(count, false);
   double chosen = 0;
   for (std::size_t i = 0; i + 1 < count; ++i) {
-    const auto tokens = static_cast<double>(file.document(order[i]).size());
+    const Index first = order[i] * together, last = first + together - 1;
+    const auto tokens = static_cast<double>(file.document(last).end - file.document(first).begin);
     // A document is taken where that brings the share nearer to what was asked.
     if (i > 0 && chosen + tokens / 2 > wanted) continue;
     is_valid[order[i]] = true;
@@ -303,8 +305,8 @@ TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::
   }
 
   std::vector<TokenRange> train, valid;
-  for (std::size_t i = 0; i < count; ++i)
-    (is_valid[i] ? valid : train).push_back(file.document(static_cast<Index>(i)));
+  for (Index i = 0; i < file.num_documents(); ++i)
+    (is_valid[static_cast<std::size_t>(i / together)] ? valid : train).push_back(file.document(i));
   return {TokenView(file, train), TokenView(file, valid)};
 }
 

@@ -116,7 +116,9 @@ struct TokenSplit {
 /// Deals whole documents out at random until `valid` has about `valid_fraction` of the tokens. The
 /// same arguments give the same split. With a fraction of 0 everything is for training; otherwise
 /// each side gets a document at least. The end of a single document is held out. Throws
-/// std::invalid_argument for a fraction outside [0, 1) and for a file with a single example.
-TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::uint64_t seed);
+/// std::invalid_argument for a fraction outside [0, 1) and for a file with a single example. Of
+/// documents that belong together, so many, all or none go to a side.
+TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::uint64_t seed,
+                             Index together = 1);
 
 }  // namespace focus

@@ -124,16 +124,27 @@ class Documents {
         text, where, options_.examples.settings.dataset_text_field, [&](Example&& example) {
           ++examples;
           ExampleTokens tokens = tokens_of(example, tokenizer_, options_.examples, where);
+          std::vector<ExampleTokens> both;
+          if (example.rejected.empty() == options_.preferences)
+            fail("{}: {}: {}", where, example.place(),
+                 options_.preferences
+                     ? "objective dpo needs \"chosen\" and \"rejected\" in each record"
+                     : "\"chosen\" and \"rejected\" are for objective dpo");
+          for (const Example& rejected : example.rejected)
+            both.push_back(tokens_of(rejected, tokenizer_, options_.examples, where));
           if (example.kind == Example::Kind::text) return add_text(std::move(tokens.ids));
-          if (!tokens.trains()) {
+          if (!tokens.trains() || !std::ranges::all_of(both, &ExampleTokens::trains)) {
             if (left_out++ == 0) first_left_out = example.place();
             for (const auto& message : example.messages)
               if (roles_.size() < 8) roles_.insert(message.at("role").get<std::string>());
             return;
           }
-          counts_.resize(tokens_.size(), 1);  // of what came before
-          counts_.insert(counts_.end(), tokens.counts.begin(), tokens.counts.end());
-          add(tokens.ids);
+          both.insert(both.begin(), std::move(tokens));
+          for (const ExampleTokens& one : both) {
+            counts_.resize(tokens_.size(), 1);  // of what came before
+            counts_.insert(counts_.end(), one.counts.begin(), one.counts.end());
+            add(one.ids);
+          }
         });
     left_out_ += left_out;
     if (left_out > 0)

@@ -88,6 +88,7 @@ struct TokenizeOptions {
   /// `ends` has no suffix; prompts and messages have their own.
   bool end_documents = false;
   std::filesystem::path cache_dir = {};  // empty: nothing is kept
+  bool preferences = false;              // records have two answers: two documents of each
   ExampleFormat examples = {};           // of .jsonl; its `ends` are these
 };
 

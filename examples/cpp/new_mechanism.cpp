@@ -56,7 +56,7 @@ int main(int argc, char** argv) try {
   const focus::TrainingResult result = focus::run_training(session);
   focus::check(result.valid_loss.has_value(), "{} is too short to hold a part back", argv[2]);
   fmt::print("cosine attention: {:.3f} nats per token before, {:.3f} after {} steps\n",
-             *result.valid_loss_start, *result.valid_loss, result.step);
+             *result.validations.start, *result.valid_loss, result.step);
 } catch (const std::exception& error) {
   fmt::print(stderr, "{}\n", error.what());
   return 1;

@@ -40,7 +40,7 @@ void check_same_run(const StoreReader& store, Session& session, const std::strin
 }  // namespace
 
 void write_checkpoint(const std::filesystem::path& path, Session& session,
-                      std::optional<double> valid_start) {
+                      const Validations& validations) {
   StoreWriter store(path, "training");
   store.text("/config.yaml", dump_config(session.config()));
   write_trained(store, session);
@@ -54,7 +54,12 @@ void write_checkpoint(const std::filesystem::path& path, Session& session,
   const BatchState data = session.data().train.state();
   store.attribute("/train", "step", session.steps());
   store.attribute("/train", "tokens", session.steps() * session.config().tokens_per_step());
-  if (valid_start) store.attribute("/train", "valid_loss_start", *valid_start);
+  if (validations.start) store.attribute("/train", "valid_loss_start", *validations.start);
+  if (validations.best) {
+    store.attribute("/train", "valid_loss_best", *validations.best);
+    store.attribute("/train", "best_step", validations.best_step);
+    store.attribute("/train", "validations_without_gain", validations.without_gain);
+  }
   store.attribute("/train", "data_fingerprint", session.data().fingerprint);
   store.attribute("/train", "data_seed", data.seed);
   store.attribute("/train", "data_epoch", data.epoch);
@@ -63,7 +68,7 @@ void write_checkpoint(const std::filesystem::path& path, Session& session,
   store.commit();
 }
 
-std::optional<double> restore_checkpoint(const std::filesystem::path& path, Session& session) {
+Validations restore_checkpoint(const std::filesystem::path& path, Session& session) {
   const StoreReader store(path);
   RunConfig stored = read_stored_run(store.text("/config.yaml"), path.string() + ": /config.yaml");
   const std::int64_t done = store.int_attribute("/train", "step"), steps = session.config().steps;
@@ -95,8 +100,15 @@ std::optional<double> restore_checkpoint(const std::filesystem::path& path, Sess
                                 .epoch = store.int_attribute("/train", "data_epoch"),
                                 .position = store.int_attribute("/train", "data_position"),
                                 .windows = store.int_attribute("/train", "data_windows")});
-  if (!session.data().valid) return std::nullopt;
-  return store.double_attribute("/train", "valid_loss_start");
+  Validations validations;
+  if (!session.data().valid) return validations;
+  validations.start = store.double_attribute("/train", "valid_loss_start");
+  if (store.has_attribute("/train", "best_step")) {
+    validations.best = store.double_attribute("/train", "valid_loss_best");
+    validations.best_step = store.int_attribute("/train", "best_step");
+    validations.without_gain = store.int_attribute("/train", "validations_without_gain");
+  }
+  return validations;
 }
 
 std::filesystem::path write_result(const std::filesystem::path& folder, Session& session) {

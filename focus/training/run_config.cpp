@@ -190,6 +190,11 @@ void RunConfig::validate_step() const {
         "model.dropout is {}, but {} does not train the model: leave it 0{}", model.dropout,
         enum_names(method)[static_cast<std::size_t>(method)],
         has_lora() ? ", or set lora.dropout" : "");
+  check(
+      patience == 0 || eval_every > 0,
+      "patience is {}, but eval_every is 0, so that no validation comes before the last step: set "
+      "eval_every",
+      patience);
   optim.validate();
   if (has_focus()) focus.validate();
   const bool summary = has_focus() && focus.training == Training::summary;
@@ -205,6 +210,17 @@ void RunConfig::validate_step() const {
         "focus.lm_weight is {}, but in a retrofit layer_distillation leaves the predictions dense: "
         "leave it 0, or use logit_distillation",
         focus.lm_weight);
+  if (objective == RunObjective::dpo) {
+    check(method != Method::scratch, "objective dpo compares with a base, and scratch has none");
+    check(!distils(), "objective dpo and focus.objective {} cannot be combined: leave one out",
+          value_text(focus.objective));
+    check(
+        data.packing == Packing::automatic || data.packing == Packing::none,
+        "data.packing {} cannot be combined with objective dpo, whose windows are pairs: leave it "
+        "out",
+        value_text(data.packing));
+    check(dpo_beta > 0, "dpo_beta must be positive, not {}", dpo_beta);
+  }
   if (has_lora()) lora.validate();
   if (const auto other = mechanism()) {
     check(!other->kind->has_parameters() || method == Method::retrofit,
@@ -223,8 +239,12 @@ RunConfig only_what_counts(RunConfig config) {
   config.threads = defaults.threads;
   config.activation_checkpointing = defaults.activation_checkpointing;
   config.log_every = defaults.log_every;
-  config.eval_every = defaults.eval_every;
-  config.eval_windows = defaults.eval_windows;
+  config.log = defaults.log;
+  if (config.patience == 0) {
+    config.eval_every = defaults.eval_every;
+    config.eval_windows = defaults.eval_windows;
+  }
+  config.keep_best = defaults.keep_best;
   config.checkpoint_every = defaults.checkpoint_every;
   config.checkpoint_keep = defaults.checkpoint_keep;
   config.warn_largest_group = defaults.warn_largest_group;
@@ -239,8 +259,11 @@ RunConfig read_stored_run(const std::string& text, const std::string& source) {
 }
 
 std::string first_changed_setting(const RunConfig& then, const RunConfig& today) {
-  RunConfig a = without_what_is_idle(only_what_counts(then));
-  RunConfig b = without_what_is_idle(only_what_counts(today));
+  const auto compared = [](RunConfig config) {
+    config.patience = 0;  // only when a run ends
+    return without_what_is_idle(only_what_counts(std::move(config)));
+  };
+  RunConfig a = compared(then), b = compared(today);
   const auto before = config_fields(a), after = config_fields(b);
   for (std::size_t i = 0; i < after.size(); ++i)
     if (after[i].text && before[i].text() != after[i].text())

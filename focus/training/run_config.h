@@ -177,12 +177,25 @@ struct TwoPhaseConfig {
   }
 };
 
+/// What a run learns of its text.
+enum class RunObjective {
+  lm,  // to predict it
+  dpo  // to prefer the chosen answers (Rafailov et al., 2023)
+};
+constexpr auto enum_names(RunObjective) { return enum_list("lm", "dpo"); }
+
+/// What a run writes beside metrics.jsonl.
+enum class RunLog { none, tensorboard };
+constexpr auto enum_names(RunLog) { return enum_list("none", "tensorboard"); }
+
 inline constexpr int kMostThreads = 4096;
 
 /// A run of `focus train`: one config.
 struct RunConfig {
   Method method = Method::retrofit;
   TrainedAttention attention;
+  RunObjective objective = RunObjective::lm;
+  double dpo_beta = 0.1;
   Precision precision = Precision::float32;
   bool activation_checkpointing = false;
   std::string base;
@@ -200,8 +213,11 @@ struct RunConfig {
   LoraConfig lora;
   OptimConfig optim;
   std::int64_t log_every = 10;
+  RunLog log = RunLog::none;
   std::int64_t eval_every = 100;
   std::int64_t eval_windows = 16;
+  std::int64_t patience = 0;
+  std::optional<bool> keep_best;
   std::int64_t checkpoint_every = 100;
   int checkpoint_keep = 2;
   double warn_largest_group = 0.9;
@@ -217,6 +233,10 @@ struct RunConfig {
       "settings after colons, "
       "such as window:32 or routing_transformer:8:local_window=64; two_phase always uses focus, "
       "retrofit focus or indexer");
+    f("objective", objective,
+      "lm: predict the text; dpo: direct preference optimisation on records of prompt, chosen and "
+      "rejected, against the base as it is (data.batch counts pairs)");
+    f("dpo_beta", dpo_beta, "beta of dpo: how much the log-ratio to the base counts");
     f("precision", precision,
       "precision of the weight matrices: float32; bf16: both operands of each product, attention's "
       "too, rounded to bf16, sums and trained weights in float32 (all float32 where the processor "
@@ -246,8 +266,16 @@ struct RunConfig {
     f("lora", lora, "low-rank adapters (lora)");
     f("optim", optim, "AdamW and its schedule");
     f("log_every", log_every, "steps between log lines", {1, 1e9});
+    f("log", log, "tensorboard: figures of metrics.jsonl in event files too, for TensorBoard");
     f("eval_every", eval_every, "steps between validations; 0: only at start and end", {0, 1e9});
     f("eval_windows", eval_windows, "windows per validation", {1, 1e9});
+    f("patience", patience,
+      "end the run after so many validations without a lower loss (two_phase: of phase 2); "
+      "0: never",
+      {0, 1e9});
+    f("keep_best", keep_best,
+      "keep the result of the lowest validation loss in the folder best of the run's; null: where "
+      "data.valid is given and the result is an adapter");
     f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: only at the end",
       {0, 1e9});
     f("checkpoint_keep", checkpoint_keep, "number of checkpoints to keep", {1, 1000});
@@ -265,7 +293,9 @@ struct RunConfig {
   /// Whether the loss compares with the base, and whether that then needs weights of its own,
   /// because the run changes the model's.
   bool distils() const { return has_focus() && focus.objective != Objective::lm; }
-  bool needs_teacher() const { return distils() && trains_base(); }
+  bool needs_teacher() const {
+    return (distils() || objective == RunObjective::dpo) && trains_base();
+  }
   /// The mechanism of the table that is trained through, if it is one.
   std::optional<AdapterChoice> mechanism() const;
   /// The adapters of the decoder, in this order.
@@ -283,9 +313,15 @@ struct RunConfig {
   /// The same for what a step computes alone: the optimiser's and the method's settings.
   void validate_step() const;
 
+  /// Whether the result of the lowest validation loss is kept.
+  bool keeps_best() const {
+    return keep_best.value_or(!trains_base() && !(data.valid.empty() && data.valid_texts.empty()));
+  }
+
   /// At most: windows of documents are not always full.
   std::int64_t tokens_per_step() const {
-    return data.batch * data.gradient_accumulation_steps * data.context;
+    return data.batch * data.gradient_accumulation_steps * data.context *
+           (objective == RunObjective::dpo ? 2 : 1);
   }
 };
 

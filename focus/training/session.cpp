@@ -117,8 +117,16 @@ Tensor Session::teach(const Batch& batch, std::vector<Tensor>* outputs) {
   return teacher.hidden_states(batch.ids, batch.batch, 0, pass_over(batch)).value();
 }
 
-Variable Session::loss_of(const Batch& batch, const ForwardContext& context) {
+Variable Session::loss_of(const Batch& batch, const ForwardContext& context,
+                          PreferenceFigures& figures) {
   Decoder& decoder = *model_.decoder;
+  if (prefers()) {
+    const Tensor reference = teach(batch);
+    const Variable hidden =
+        decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch, context));
+    return preference_loss(decoder, hidden, reference, teacher_.get(), batch, config_.dpo_beta,
+                           figures);
+  }
   FocusModel* const focus = model_.focus();
   const bool placed = focus != nullptr && focus->mode.kind != AttentionKind::dense;
   const Objective objective = placed ? focus->config().objective : Objective::lm;
@@ -150,7 +158,7 @@ StepReport Session::step(const WorkProgress& progress) {
   // They may depend on where the adapters' parameters began, which is not known when these are
   // made.
   adamw_->set_lr_factors([&](const std::string& name) {
-    double factor = 1;
+    double factor = LoraModel::is_of_b(name) ? phase_.optim.lora_plus_ratio : 1;
     for (const auto& adapter : adapters) factor *= adapter->lr_factor(name);
     return factor;
   });
@@ -163,18 +171,22 @@ StepReport Session::step(const WorkProgress& progress) {
   for (const Batch& batch : batches) report.tokens += static_cast<Index>(batch.ids.size());
   const std::vector<Real> weights = weights_of_parts(batches);
   // A record for each own part: the loss of the text, whether there is an auxiliary loss and that,
-  // and for each adapter the number of its statistics and these.
+  // what dpo says, and for each adapter the number of its statistics and these.
   std::vector<std::vector<double>> records;
   const auto loss_of_part = [&](int part) {
     const auto at = static_cast<std::size_t>(part);
     // Another key for every pass of every run: a resumed run drops what it would have dropped.
     Rng rng(static_cast<std::uint64_t>(config_.seed));
-    Variable loss = loss_of(
-        batches[at], {.dropout_key = rng.next() + static_cast<std::uint64_t>(steps_ * parts + part),
-                      .dropout = trains_base_ ? config_.model.dropout : 0,
-                      .recompute_layers = config_.activation_checkpointing});
+    PreferenceFigures figures;
+    Variable loss =
+        loss_of(batches[at],
+                {.dropout_key = rng.next() + static_cast<std::uint64_t>(steps_ * parts + part),
+                 .dropout = trains_base_ ? config_.model.dropout : 0,
+                 .recompute_layers = config_.activation_checkpointing},
+                figures);
     if (weights[at] != 1) loss = scale(loss, weights[at]);
-    std::vector<double> record = {static_cast<double>(loss.value()[0]), 0, 0};
+    std::vector<double> record = {static_cast<double>(loss.value()[0]), 0, 0, figures.accuracy,
+                                  figures.margin};
     for (const auto& adapter : adapters) {
       if (const Variable terms = adapter->after_forward(); terms.defined()) {
         record[1] = 1;
@@ -192,9 +204,15 @@ StepReport Session::step(const WorkProgress& progress) {
   double loss_of_text = 0;
   for (const std::vector<double>& record : gather_parts(*ranks_, parts, records)) {
     loss_of_text += record[0] / parts;
+    if (prefers()) {
+      PreferenceFigures& all =
+          report.preferences ? *report.preferences : report.preferences.emplace();
+      all.accuracy += record[3] / parts;
+      all.margin += record[4] / parts;
+    }
     if (record[1] != 0)
       report.auxiliary_loss = report.auxiliary_loss.value_or(0) + record[2] / parts;
-    auto next = record.begin() + 3;
+    auto next = record.begin() + 5;
     for (const auto& adapter : adapters) {
       const auto end = next + 1 + static_cast<std::ptrdiff_t>(*next);
       adapter->merge_statistics(std::span(next + 1, end));
@@ -226,19 +244,21 @@ std::optional<double> Session::validate(const WorkProgress& progress, std::int64
     records.push_back(validation_record(data_.valid->windows(i * all / windows, 1), distils));
   }
   if (progress) progress("validate", 1);
-  std::vector<double> sums(5);
+  std::vector<double> sums(6);
   for (const auto& record : gather_parts(*ranks_, static_cast<int>(windows), records))
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += record[i];
   validated_ = {};
   if (sums[3] > 0) validated_.pairs_attended = sums[2] / sums[3];
   if (distils) validated_.kl = sums[4] / sums[1];
+  if (prefers()) validated_.accuracy = sums[5] / sums[1];
   return sums[0] / sums[1];
 }
 
 std::vector<double> Session::validation_record(const Batch& batch, bool distils) {
   Decoder& decoder = *model_.decoder;
   // Windows of documents have more tokens that count or fewer, others all as many.
-  const double weight = batch.documents.empty() ? 1 : static_cast<double>(count_targets(batch));
+  const double weight =
+      batch.documents.empty() || prefers() ? 1 : static_cast<double>(count_targets(batch));
   for (const auto& adapter : model_.adapters) adapter->start_counting();
   const Variable hidden = decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch));
   PairCounts pairs;
@@ -246,14 +266,23 @@ std::vector<double> Session::validation_record(const Batch& batch, bool distils)
     adapter->stop_counting();
     pairs += adapter->counts().pairs;
   }
-  const auto loss = static_cast<double>(decoder.cross_entropy(hidden, batch.targets()).value()[0]);
   double kl = 0;
+  if (prefers()) {
+    PreferenceFigures figures;
+    preference_loss(decoder, hidden, teach(batch), teacher_.get(), batch, config_.dpo_beta,
+                    figures);
+    return {
+        figures.loss,    1, static_cast<double>(pairs.attended), static_cast<double>(pairs.all), 0,
+        figures.accuracy};
+  }
+  const auto loss = static_cast<double>(decoder.cross_entropy(hidden, batch.targets()).value()[0]);
   if (distils) {
     const Tensor reference = teach(batch);
     kl = static_cast<double>(decoder.kl_divergence(hidden, reference, teacher_.get()).value()[0]);
   }
-  return {weight * loss, weight, static_cast<double>(pairs.attended),
-          static_cast<double>(pairs.all), weight * kl};
+  return {
+      weight * loss, weight, static_cast<double>(pairs.attended), static_cast<double>(pairs.all),
+      weight * kl,   0};
 }
 
 Index Session::count_trainable() const {

@@ -10,6 +10,7 @@
 
 #include "data/tokens/batches.h"
 #include "focus/models/model_files.h"
+#include "focus/training/preferences.h"
 #include "focus/training/run_config.h"
 #include "optim/training_step.h"
 
@@ -24,10 +25,11 @@ struct TrainingData {
 
 /// What one training step did.
 struct StepReport {
-  std::int64_t step = 0;                      // steps done, this one included
-  Index tokens = 0;                           // that it has seen
-  StepResult result;                          // its loss is that of the text alone
-  std::vector<GroupStatistics> groups;        // one a layer, without pairs; empty without groups
+  std::int64_t step = 0;                // steps done, this one included
+  Index tokens = 0;                     // that it has seen
+  StepResult result;                    // its loss is that of the text alone
+  std::vector<GroupStatistics> groups;  // one a layer, without pairs; empty without groups
+  std::optional<PreferenceFigures> preferences = {};  // with objective dpo
   std::optional<double> auxiliary_loss = {};  // what adapters added to the loss, with their weights
 };
 
@@ -86,6 +88,7 @@ class Session {
   /// What the last validation computed beside the loss.
   struct Validated {
     std::optional<double> pairs_attended = {};  // share of the causal pairs, where counted
+    std::optional<double> accuracy = {};        // of pairs, with objective dpo
     std::optional<double> kl = {};  // KL(teacher || trained) of a finished run that distils, nats
   };
   const Validated& validated() const { return validated_; }
@@ -112,11 +115,12 @@ class Session {
 
  private:
   NamedParameters trainable();
-  /// Returns a window's loss, weight, attended pairs, causal pairs and KL; loss and KL are
-  /// multiplied by the weight.
+  /// Returns a window's loss, weight, attended pairs, causal pairs, KL and whether the chosen
+  /// answer is preferred; loss, KL and that are multiplied by the weight.
   std::vector<double> validation_record(const Batch& batch, bool distils);
-  /// The loss of focus.objective.
-  Variable loss_of(const Batch& batch, const ForwardContext& context);
+  /// The loss of focus.objective, or of objective dpo, whose figures then are there.
+  Variable loss_of(const Batch& batch, const ForwardContext& context, PreferenceFigures& figures);
+  bool prefers() const { return config_.objective == RunObjective::dpo; }
   /// The hidden states of the base as it is, with dense attention and without a LoRA. Where
   /// `outputs` is given it becomes what each layer's attention adds there, before bias and norm.
   Tensor teach(const Batch& batch, std::vector<Tensor>* outputs = nullptr);

@@ -10,6 +10,7 @@
 #include "data/files/durable_file.h"
 #include "data/settings/config.h"
 #include "data/tensors/checkpoint_folder.h"
+#include "focus/training/event_file.h"
 #include "focus/training/metrics.h"
 
 namespace focus {
@@ -48,6 +49,12 @@ void add_groups(nlohmann::ordered_json& record, const std::vector<GroupStatistic
                  [](const auto& g) { return g.entropy / static_cast<double>(g.weighed); });
 }
 
+constexpr std::string_view kBest = "best";
+/// Whether write_result() leaves a file of that name.
+bool is_of_result(const std::string& name) {
+  return name.ends_with(".h5") || name.starts_with("adapter_");
+}
+
 /// What a run leaves in its folder. Of several processes the first has it.
 class RunFolder {
  public:
@@ -73,9 +80,11 @@ class RunFolder {
 
   /// Called after on_start: replaces an earlier run's files.
   void begin() {
+    if (newest.empty()) fs::remove_all(out_ / kBest);
     write_file_durably(out_ / "config.yaml", std::string_view(dump_config(session_.config())));
     metrics_.emplace(out_ / "metrics.jsonl",
                      newest.empty() ? std::nullopt : std::optional(session_.steps()));
+    if (session_.config().log == RunLog::tensorboard) events_.emplace(out_, session_.steps());
   }
 
   void add(const TrainingLine& line) {
@@ -92,19 +101,35 @@ class RunFolder {
       record["exchange_seconds"] = report.result.exchanged;
     }
     add_groups(record, report.groups);
+    if (report.preferences) {
+      record["rewards/accuracies"] = report.preferences->accuracy;
+      record["rewards/margins"] = report.preferences->margin;
+    }
     if (report.auxiliary_loss) record["auxiliary_loss"] = *report.auxiliary_loss;
-    metrics_->write(record);
+    write(record);
   }
 
   void add_validation(std::int64_t step, double loss) {
-    metrics_->write({{"step", step}, {"valid_loss", loss}, {"valid_perplexity", std::exp(loss)}});
+    nlohmann::ordered_json record = {{"step", step}, {"valid_loss", loss}};
+    if (const auto accuracy = session_.validated().accuracy)
+      record["valid_accuracy"] = *accuracy;
+    else
+      record["valid_perplexity"] = std::exp(loss);
+    write(record);
   }
 
-  void save(std::optional<double> start) {
+  /// The result as it is now becomes the best one.
+  void save_best() {
+    DurableFolder folder(out_ / kBest, true, is_of_result);
+    write_result(folder.temporary(), session_);
+    folder.commit();
+  }
+
+  void save(const Validations& validations) {
     const std::int64_t steps = session_.steps();
     metrics_->sync();  // a run resumed from this checkpoint needs its records
     newest = checkpoints_->path_for(steps);
-    write_checkpoint(newest, session_, start);
+    write_checkpoint(newest, session_, validations);
     checkpoints_->publish(steps);
   }
 
@@ -112,6 +137,8 @@ class RunFolder {
     if (result.finished) {
       metrics_->sync();
       result.artifact = write_result(out_, session_).string();
+      const fs::path best = out_ / kBest / fs::path(result.artifact).filename();
+      if (session_.config().keeps_best() && fs::exists(best)) result.best = best.string();
     }
     result.checkpoint = newest.string();
     result.tokens_per_second = median_rate(read_metrics(out_ / "metrics.jsonl"));
@@ -120,11 +147,17 @@ class RunFolder {
   fs::path newest;  // checkpoint; at first the one that the run continues
 
  private:
+  void write(const nlohmann::ordered_json& record) {
+    metrics_->write(record);
+    if (events_) events_->write(record);
+  }
+
   Session& session_;
   const fs::path out_;
   std::optional<FolderLock> lock_;
   std::optional<CheckpointFolder> checkpoints_;
   std::optional<MetricsFile> metrics_;
+  std::optional<EventFile> events_;
 };
 
 /// The loop; `folder` may be null.
@@ -136,24 +169,26 @@ class TrainingLoop {
   /// From the checkpoint `from`, or from the beginning if that is empty.
   TrainingResult run(const fs::path& from = {}) {
     const bool resumed = !from.empty();
-    if (resumed) result_.valid_loss_start = restore_checkpoint(from, session_);
+    if (resumed) result_.validations = restore_checkpoint(from, session_);
     if (callbacks_.on_start)
       callbacks_.on_start(session_, resumed ? std::optional(from) : std::nullopt);
     if (folder_) folder_->begin();
-    if (session_.finished() && resumed) {
+    if (is_over() && resumed) {
       result_.valid_loss = session_.validate(callbacks_.on_work);
     } else if (!resumed) {  // of no steps, too: keys are placed here
       validate();
-      result_.valid_loss_start = result_.valid_loss;
+      result_.validations.start = result_.valid_loss;
     }
     since_ = now();
     bool stop = false;
-    while (!session_.finished() && !stop) stop = step();
+    while (!is_over() && !stop) stop = step();
     result_.step = session_.steps();
-    result_.finished = session_.finished();
+    result_.finished = is_over();
+    result_.ended_early = is_over() && !session_.finished();
     result_.validated = session_.validated();
     result_.trainable = session_.count_trainable();
-    result_.tokens = config_.steps * config_.tokens_per_step();
+    result_.tokens =
+        (result_.ended_early ? result_.step : config_.steps) * config_.tokens_per_step();
     result_.peak_bytes = static_cast<std::int64_t>(peak_resident_bytes());
     if (folder_) folder_->finish(result_);
     return result_;
@@ -174,12 +209,17 @@ class TrainingLoop {
     if (last || (config_.eval_every > 0 && step % config_.eval_every == 0))
       untimed([&] { validate(); });
     const bool stop = should_stop();
-    if (last || stop || (config_.checkpoint_every > 0 && step % config_.checkpoint_every == 0))
+    if (is_over() || stop || (config_.checkpoint_every > 0 && step % config_.checkpoint_every == 0))
       untimed([&] {
         check_finite(session_.optimiser().parameters(), step);
-        if (folder_) folder_->save(result_.valid_loss_start);
+        if (folder_) folder_->save(result_.validations);
       });
     return stop;
+  }
+
+  bool is_over() const {
+    return session_.finished() ||
+           (config_.patience > 0 && result_.validations.without_gain >= config_.patience);
   }
 
   /// What one process wants all do: a signal may not have come to each of them.
@@ -222,6 +262,19 @@ class TrainingLoop {
            step, loss);
     if (folder_) folder_->add_validation(step, loss);
     if (callbacks_.on_validation) callbacks_.on_validation(step, loss);
+    const TrainingPhase& phase = session_.phase();
+    const bool placed =
+        session_.model().focus() == nullptr || session_.mode_at(step).kind != AttentionKind::dense;
+    if (!placed || phase.first + phase.steps < config_.steps) return;  // not yet the result's kind
+    Validations& all = result_.validations;
+    if (all.best && loss >= *all.best) {
+      ++all.without_gain;
+      return;
+    }
+    all.best = loss;
+    all.best_step = step;
+    all.without_gain = 0;
+    if (folder_ && config_.keeps_best()) folder_->save_best();
   }
 
   /// What no rate of training counts.

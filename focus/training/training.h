@@ -38,25 +38,39 @@ struct TrainingCallbacks {
   std::function<bool()> should_stop = {};
 };
 
+/// The validations of a run so far, losses in nats per token.
+struct Validations {
+  std::optional<double> start = {};  // before the first step
+  std::optional<double> best = {};   // the lowest of the last phase, where groups are placed
+  std::int64_t best_step = 0;        // steps done then
+  std::int64_t without_gain = 0;     // validations since
+};
+
 /// What a run came to; its visit is what `focus train --json` writes.
 struct TrainingResult {
-  bool finished = false;  // false: stopped
-  std::int64_t step = 0;  // steps done
+  bool finished = false;     // false: stopped
+  bool ended_early = false;  // patience has run out: finished, with fewer steps
+  std::int64_t step = 0;     // steps done
   std::int64_t trainable = 0;
   std::string artifact = {};    // of a finished run in a folder: focus.h5, lora.h5 or model.h5
   std::string checkpoint = {};  // of a run in a folder: the newest
-  // In nats per token, before the first step and last; without validation text neither is there.
-  std::optional<double> valid_loss_start = {}, valid_loss = {};
+  std::string best = {};        // of one that keeps it: the result of the lowest validation loss
+  // In nats per token; without validation text neither is there.
+  Validations validations = {};
+  std::optional<double> valid_loss = {};    // the last
   Session::Validated validated = {};        // by the last validation
   std::int64_t tokens = 0, peak_bytes = 0;  // of the whole run; of this process's resident memory
   double tokens_per_second = 0;             // of a run in a folder: the median of its log lines
 
   void visit(auto&& f) {
-    FOCUS_MEMBERS(f, finished, step, trainable, artifact);
-    f.maybe("valid_loss_start", valid_loss_start);
+    FOCUS_MEMBERS(f, finished, ended_early, step, trainable, artifact, best);
+    f.maybe("valid_loss_start", validations.start);
     f.maybe("valid_loss", valid_loss);
+    f.maybe("valid_loss_best", validations.best);
+    if (validations.best) f("best_step", validations.best_step);
     f.maybe("pairs_attended", validated.pairs_attended);
     f.maybe("kl", validated.kl);
+    f.maybe("valid_accuracy", validated.accuracy);
     FOCUS_MEMBERS(f, peak_bytes, tokens_per_second, tokens);
   }
 };
@@ -77,21 +91,23 @@ struct RunFolderOptions {
 RunConfig divided_config(RunConfig config, int processes, const RunFolderOptions& options);
 
 /// The same in the folder config().out: config.yaml (resolved), metrics.jsonl, checkpoints/ and in
-/// the end the result. Throws, too, where the run cannot start; the checkpoints before stay.
+/// the end the result; in best/ that of
+/// the lowest validation loss (keep_best). Throws, too, where the run cannot start; the checkpoints
+/// before stay.
 TrainingResult run_training_in_folder(Session& session, const RunFolderOptions& options,
                                       const TrainingCallbacks& callbacks = {});
 
 /// Writes everything that the next step depends on except a frozen base: settings, trained
-/// parameters, optimiser, position in the data. `valid_start` is the loss before the first step.
+/// parameters, optimiser, position in the data, validations.
 ///
 /// A checkpoint belongs to the phase of its last step: at the end of two_phase's first phase it is
 /// that of a retrofit, and the next step begins the second phase.
 void write_checkpoint(const std::filesystem::path& path, Session& session,
-                      std::optional<double> valid_start);
+                      const Validations& validations);
 
 /// Restores a session of the same config, base and text; throws, naming the difference, if they
-/// differ. Returns `valid_start`.
-std::optional<double> restore_checkpoint(const std::filesystem::path& path, Session& session);
+/// differ.
+Validations restore_checkpoint(const std::filesystem::path& path, Session& session);
 
 /// Writes a finished session's result into a folder: focus.h5 (retrofit), lora.h5 and PEFT's two
 /// files (lora), or model.h5. Returns the store's path.

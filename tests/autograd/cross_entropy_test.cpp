@@ -73,6 +73,23 @@ TEST(LinearCrossEntropy, Gradient) {
         {randn({2, 2, 3}, 1), randn({5, 3}, 2)});
 }
 
+TEST(LinearCrossEntropy, WeightsOfRows) {
+  const Targets targets = {2, -1, 0, 4};
+  const std::vector<Real> weights = {Real(0.5), 3, Real(-1.5), 0};
+  for (const Real softcap : {Real(0), Real(0.7)}) {
+    const std::vector<Tensor> inputs = {randn({2, 2, 3}, 1), randn({5, 3}, 2)};
+    const auto f = [&](const Variables& v) {
+      return weighted_cross_entropy(v[0], v[1], targets, weights, softcap);
+    };
+    expect_gradients(f, inputs);
+    const auto rows = linear_cross_entropy_rows(inputs[0], inputs[1], targets, softcap);
+    EXPECT_NEAR(f({inputs[0], inputs[1]}).value()[0], 0.5 * rows[0] - 1.5 * rows[2], 1e-6);
+  }
+  const std::vector<Real> few = {1};
+  EXPECT_THROW(weighted_cross_entropy(randn({4, 3}, 1), randn({5, 3}, 2), targets, few),
+               std::invalid_argument);
+}
+
 TEST(LinearCrossEntropy, OneSideMayBeFrozen) {
   const Targets targets = targets_of(300, 7, 0);
   const std::vector<Tensor> inputs = {randn({300, 4}, 1), randn({7, 4}, 2)};

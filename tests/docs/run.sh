@@ -42,6 +42,7 @@ prepare() {
     "$program" export DIR --gguf small.gguf  # in the place of a model that would be fetched
     echo '{"role": "user", "content": "Once"}' >talk.jsonl
     printf '{"prompt": "%s+1=", "completion": " %s"}\n' 1 2 2 3 3 4 4 5 >train.jsonl
+    printf '{"prompt": "%s+1=", "chosen": " %s", "rejected": " 9"}\n' 1 2 2 3 3 4 4 5 >pairs.jsonl
     mkdir -p out/quickstart/base  # what the README's examples go on from
     mv tiny/model.h5 out/quickstart/base/
     cp held_out.txt out/quickstart/unseen.txt

@@ -4,7 +4,7 @@
 # Uses the interpreter that FOCUS_PEERS_PYTHON names where it has torch, transformers and safetensors,
 # else a virtual environment of its own under build/, for which pip gets FOCUS_INTEROP_SECONDS (600),
 # lm_eval what the others have left of it. Ends with 77 and one line where the packages cannot be had;
-# where peft, lm_eval or openai alone is missing, LoRA, the harness or the client is left out and a line says so.
+# where peft, trl, lm_eval or openai alone is missing, LoRA, DPO, the harness or the client is left out and a line says so.
 # What pip gets are the versions that all of this was last seen to pass with, so that a release of theirs
 # breaks nothing here unasked; FOCUS_INTEROP_NEWEST=1 takes the newest instead.
 # pip reads its own settings: PyTorch's index of CPU builds in PIP_EXTRA_INDEX_URL saves the download
@@ -16,14 +16,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${1:-build/release/focus}
 venv=build/interop-venv
 torch=torch==2.15.0 transformers=transformers==5.24.0 peft=peft==0.21.2 lm_eval=lm_eval==0.4.13
-openai=openai==3.57.0 tenacity=tenacity==9.2.1
-[ -z "${FOCUS_INTEROP_NEWEST:-}" ] || torch=torch transformers=transformers peft=peft lm_eval=lm_eval openai=openai tenacity=tenacity
+openai=openai==3.57.0 tenacity=tenacity==9.2.1 trl=trl==1.16.0 tensorboard=tensorboard==2.21.0
+[ -z "${FOCUS_INTEROP_NEWEST:-}" ] || torch=torch transformers=transformers peft=peft lm_eval=lm_eval openai=openai tenacity=tenacity trl=trl tensorboard=tensorboard
 xllamacpp=xllamacpp==2026.10.11549 sentencepiece=sentencepiece==0.2.3 protobuf=protobuf==7.36.2
 [ -z "${FOCUS_INTEROP_NEWEST:-}" ] || xllamacpp=xllamacpp sentencepiece=sentencepiece protobuf=protobuf
 has_packages() { "$1" -c 'import safetensors.torch, torch, transformers' >/dev/null 2>&1; }
 has_lm_eval() { "$1" -c 'import datasets, lm_eval.models.huggingface' >/dev/null 2>&1; }
 has_llama_cpp() { "$1" -c 'import xllamacpp' >/dev/null 2>&1; }
 has_sentencepiece() { "$1" -c 'import google.protobuf, sentencepiece' >/dev/null 2>&1; }
+has_trl() { "$1" -c 'import tensorboard, trl' >/dev/null 2>&1; }
 has_peft() { "$1" -c 'import peft' >/dev/null 2>&1; }
 skip() {
   echo "interop: skipped: $1"
@@ -45,6 +46,7 @@ else
     has_packages "$python" || skip "torch and transformers do not load"
     has_lm_eval "$python" || [ $((seconds - SECONDS)) -lt 1 ] ||
       install $((seconds - SECONDS)) "$lm_eval" "$openai" "$tenacity" || true  # what is missing is said below
+    has_trl "$python" || [ $((seconds - SECONDS)) -lt 1 ] || install $((seconds - SECONDS)) "$trl" "$tensorboard" || true
   fi
 fi
 if [ "$python" = "$venv/bin/python" ] && ! { has_llama_cpp "$python" && has_sentencepiece "$python"; }; then
@@ -60,6 +62,11 @@ if has_peft "$python"; then
   "$python" tests/interop/instructions.py "$program"
 else
   echo "interop: LoRA skipped: peft is not installed"
+fi
+if has_trl "$python" && has_peft "$python"; then
+  "$python" tests/interop/preferences.py "$program"
+else
+  echo "interop: DPO skipped: peft, trl or tensorboard is not installed"
 fi
 if has_llama_cpp "$python" && has_peft "$python"; then
   "$python" tests/interop/gguf.py "$program"

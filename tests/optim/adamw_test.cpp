@@ -1,5 +1,6 @@
 #include "optim/adamw.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -27,6 +28,19 @@ TEST(LearningRate, WarmsUpThenFallsAlongACosine) {
   EXPECT_DOUBLE_EQ(learning_rate(config, 100, steps), 0.2);
   for (std::int64_t s = 5; s < steps; ++s)
     EXPECT_LT(learning_rate(config, s, steps), learning_rate(config, s - 1, steps)) << s;
+}
+
+TEST(LearningRate, SchedulesAfterTheWarmUp) {
+  OptimConfig config{.lr = 2, .warmup_steps = 4, .final_lr_ratio = 0.1};
+  const auto expect_rates = [&](LrSchedule schedule, std::array<double, 6> wanted) {
+    config.schedule = schedule;
+    constexpr std::array<std::int64_t, 6> kSteps = {1, 4, 14, 21, 24, 30};
+    for (std::size_t i = 0; i < kSteps.size(); ++i)
+      EXPECT_NEAR(learning_rate(config, kSteps[i], 25), wanted[i], 1e-12) << kSteps[i];
+  };
+  expect_rates(LrSchedule::linear, {1, 2, 1.1, 2 - 1.8 * 0.85, 0.2, 0.2});
+  expect_rates(LrSchedule::constant, {1, 2, 2, 2, 2, 2});
+  expect_rates(LrSchedule::wsd, {1, 2, 2, 2 - 1.8 * 0.4, 0.2, 0.2});  // it falls from step 19 on
 }
 
 TEST(LearningRate, EdgeCases) {

@@ -76,6 +76,10 @@ class LoraModel : public Adapter {
 
   void visit_parameters(const std::function<void(const std::string&, Variable&)>& f) override;
   void set_trainable(bool wanted) override { set_requires_grad(*this, wanted); }
+  /// Whether that parameter of visit_parameters() is of a matrix B.
+  static bool is_of_b(std::string_view name) {
+    return name.starts_with("lora.") && name.find(".b") != name.npos;
+  }
 
   /// PEFT's adapter_config.json and adapter_model.safetensors, into a folder that is there; `base`
   /// is the name of the base in the config. Each appears whole or not at all, the config last:

@@ -77,6 +77,47 @@ TEST(Examples, APromptOfMessages) {
   EXPECT_EQ(one.first_of_completion, 1u);
 }
 
+TEST(Examples, ConversationsOfShareGptAreMessages) {
+  const auto one = examples(
+      R"([{"system": "s", "conversations": [{"from": "human", "value": "a"},
+           {"from": "gpt", "value": "b", "weight": 0}, {"from": "tool", "value": "c"}],
+           "tools": [1], "text": "not this"}])")[0];
+  EXPECT_EQ(one.kind, Example::Kind::messages);
+  EXPECT_EQ(one.messages.dump(),
+            R"([{"role":"system","content":"s"},{"role":"user","content":"a"},)"
+            R"({"role":"assistant","content":"b","weight":0},{"role":"tool","content":"c"}])");
+  EXPECT_EQ(one.variables.dump(), R"({"tools":[1]})");
+}
+
+TEST(Examples, InstructionsOfAlpacaAreMessages) {
+  const auto all = examples(
+      R"([{"instruction": "a", "input": "", "output": "b", "text": "not this"},
+          {"instruction": "c", "input": "d", "output": "e", "system": "s",
+           "history": [["f", "g"]]}])");
+  EXPECT_EQ(all[0].messages.dump(),
+            R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}])");
+  EXPECT_EQ(all[1].messages.dump(),
+            R"([{"role":"system","content":"s"},{"role":"user","content":"f"},)"
+            R"({"role":"assistant","content":"g"},{"role":"user","content":"c\n\nd"},)"
+            R"({"role":"assistant","content":"e"}])");
+}
+
+TEST(Examples, TwoAnswersToAPrompt) {
+  const auto one = examples(R"({"prompt": "a", "chosen": "b", "rejected": "c"})")[0];
+  EXPECT_EQ(one.kind, Example::Kind::prompt);
+  ASSERT_EQ(one.rejected.size(), 1u);
+  EXPECT_EQ(one.completion + one.rejected[0].text + one.rejected[0].completion, "bac");
+  // Without a prompt it is what both begin with.
+  const auto two = examples(
+      R"([{"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+           "rejected": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "c"}]}])")
+      [0];
+  EXPECT_EQ(two.first_of_completion, 1u);
+  EXPECT_EQ(two.messages[1]["content"], "b");
+  EXPECT_EQ(two.rejected[0].messages[1]["content"], "c");
+  EXPECT_THAT(refusal(R"({"chosen": "a", "rejected": "b"})"), HasSubstr("chosen"));
+}
+
 TEST(Examples, AsOneText) {
   EXPECT_EQ(text_of(examples("{\"text\": \"a\"}")[0]), "a");
   EXPECT_EQ(text_of(examples(R"({"prompt": "a", "completion": "b"})")[0]), "ab");
@@ -99,7 +140,11 @@ TEST(Examples, WhatIsWrongIsSaidWithItsLine) {
            {"{\"messages\": []}", "expected a list of messages, but it is empty"},
            {"{\"messages\": \"a\"}", "messages"},
            {"{\"messages\": [{\"content\": \"a\"}]}", "role"},
-           {"{\"conversations\": []}", "\"from\" and \"value\" are not supported"},
+           {"{\"conversations\": []}", "expected a list of turns, but it is empty"},
+           {"{\"conversations\": [{\"from\": \"gpt\"}]}", "value"},
+           {"{\"conversations\": [{\"from\": \"x\", \"value\": \"\"}]}", "expected human, gpt"},
+           {"{\"instruction\": 1, \"output\": \"a\"}", "instruction"},
+           {"{\"instruction\": \"a\", \"output\": \"a\", \"history\": [[\"b\"]]}", "list of"},
            {"{\"text\": \"a\"", "JSON"},
            {"{\"text\": \"a\", \"text\": \"b\"}", "appears twice"},
            {"{\"text\": \"caf\xE9\"}", "UTF-8"},

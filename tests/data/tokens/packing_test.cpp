@@ -46,6 +46,21 @@ TEST(Packing, BestFitTheLongestFirst) {
   EXPECT_THAT(batches.windows(2, 1).ids, ElementsAre(5, 6, 7, 8, 9, 10, 11, 12, 13, 14));
 }
 
+TEST(Packing, PairsStayTogether) {
+  // Answers behind prompts of 2; the third pair's second has none.
+  BatchOptions options{.context = 6, .shuffle = false, .pairs = true};
+  const Notices notices;
+  const Batches batches(documents_of({4, 3, 9, 6, 5, 2}, 2), options);
+  ASSERT_EQ(batches.num_windows(), 2);
+  EXPECT_THAT(batches.windows(0, 1).ids, ElementsAre(0, 1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(batches.windows(0, 1).documents, ElementsAre(0, 4, 7));
+  EXPECT_THAT(batches.windows(1, 1).documents, ElementsAre(0, 6, 12));  // 9 is cut at 6
+  EXPECT_THAT(batches.windows(0, 1).counts, ElementsAre(0, 0, 1, 1, 0, 0, 1));
+  EXPECT_THAT(notices.text(), HasSubstr("1 of 3 pairs"));
+  options.packing = Packing::wrapped;
+  EXPECT_THROW(Batches(documents_of({4, 3}, 2), options), std::invalid_argument);
+}
+
 TEST(Packing, WindowsOfABatchAreOneRow) {
   Batches batches(documents_of({2, 3, 4, 6, 7}), by_documents(10, 2));
   const Batch batch = batches.next();

@@ -152,8 +152,11 @@ TEST(EveryRun, GoesOnFromACheckpointToTheSameBits) {
     const TempFolder folder;
     Session whole = make(), first = make(), second = make();
     for (int i = 0; i < 4; ++i) first.step();
-    write_checkpoint(folder / "c.h5", first, 1.25);
-    EXPECT_EQ(restore_checkpoint(folder / "c.h5", second), 1.25);
+    write_checkpoint(folder / "c.h5", first, {.start = 1.25, .best = 1.0, .best_step = 1});
+    const Validations then = restore_checkpoint(folder / "c.h5", second);
+    EXPECT_EQ(then.start, 1.25);
+    EXPECT_EQ(then.best, 1.0);
+    EXPECT_EQ(then.best_step, 1);
     EXPECT_EQ(second.steps(), 4);
     EXPECT_TRUE(changed(parameters_of(first), parameters_of(second)).empty());
     while (!whole.finished()) whole.step();

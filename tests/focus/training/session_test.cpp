@@ -95,7 +95,7 @@ TEST(Training, TellsItsCallerAndWritesNothing) {
   EXPECT_EQ(validations, (std::vector<std::int64_t>{0, 3, 6}));
   EXPECT_EQ(std::ranges::count(shares, 1.0), 3) << "each validation comes to its end";
   EXPECT_TRUE(result.artifact.empty());
-  ASSERT_TRUE(result.valid_loss && result.valid_loss_start);
+  ASSERT_TRUE(result.valid_loss && result.validations.start);
 }
 
 TEST(Training, StopsWhereItIsAskedAndGoesOnInItsFolder) {
@@ -115,6 +115,67 @@ TEST(Training, StopsWhereItIsAskedAndGoesOnInItsFolder) {
   EXPECT_EQ(std::filesystem::path(done.artifact).filename(), "focus.h5");
   EXPECT_TRUE(std::filesystem::exists(done.artifact));
   EXPECT_TRUE(changed(parameters_of(whole), parameters_of(again)).empty());
+}
+
+TEST(Training, KeepsTheBestAndEndsWithoutGain) {
+  RunConfig config = tiny_run();
+  config.steps = 60;
+  config.eval_every = 1;
+  config.patience = 3;
+  config.keep_best = true;
+  config.optim.lr = 0.3;  // soon too much
+  const TempFolder temp;
+  config.out = (temp.path() / "whole").string();
+  Session whole = tiny_session(config);
+  std::vector<double> losses;
+  const TrainingResult result = run_training_in_folder(
+      whole, {}, {.on_validation = [&](std::int64_t, double loss) { losses.push_back(loss); }});
+  EXPECT_TRUE(result.finished && result.ended_early);
+  const auto best = std::ranges::min_element(losses);
+  EXPECT_EQ(result.validations.best, *best);
+  EXPECT_EQ(result.validations.best_step, best - losses.begin());
+  EXPECT_EQ(result.step, result.validations.best_step + 3);
+  EXPECT_EQ(StoreReader(result.best).int_attribute("/train", "step"), result.validations.best_step);
+
+  // Stopped after every step, it keeps the same best and ends at the same one.
+  config.out = (temp.path() / "pieces").string();
+  TrainingResult last;
+  for (std::int64_t stop = 1; !last.finished; ++stop) {
+    Session piece = tiny_session(config);
+    last = run_training_in_folder(piece, {.resume = true},
+                                  {.should_stop = [&] { return piece.steps() == stop; }});
+  }
+  EXPECT_EQ(last.step, result.step);
+  EXPECT_EQ(last.validations.best, result.validations.best);
+  const auto centroids = [](const std::string& path) {
+    return StoreReader(path).tensor("/focus/layer_000/centroids");
+  };
+  EXPECT_TRUE(same_bits(centroids(result.best), centroids(last.best)));
+  EXPECT_TRUE(same_bits(centroids(result.artifact), centroids(last.artifact)));
+  EXPECT_FALSE(same_bits(centroids(result.artifact), centroids(result.best)));
+  // What has ended stays so, unless it may wait longer.
+  Session again = tiny_session(config);
+  EXPECT_EQ(run_training_in_folder(again, {.resume = true}).step, last.step);
+  config.patience = 5;
+  Session longer = tiny_session(config);
+  EXPECT_GE(run_training_in_folder(longer, {.resume = true}).step, last.step + 2);
+}
+
+TEST(Session, LoraPlusLetsBLearnFaster) {
+  RunConfig config = tiny_run();
+  config.method = Method::lora;
+  config.optim.lora_plus_ratio = 16;
+  Session session = tiny_session(config);
+  session.step();
+  std::map<double, int> factors;
+  for (const NamedParameter& p : session.optimiser().parameters()) {
+    ++factors[p.lr_factor];
+    // B is [out, rank], A [rank, in].
+    const Index width = p.variable.shape()[1];
+    EXPECT_EQ(p.lr_factor, width == config.lora.r ? 16 : 1) << p.name;
+  }
+  EXPECT_GE(factors[16], factors[1]);  // several for the parts of one linear
+  EXPECT_GT(factors[1], 0);
 }
 
 TEST(Session, AFifthOfTheStepsTrainWithTheBalanceOfTheResult) {
