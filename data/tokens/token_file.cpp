@@ -271,6 +271,48 @@ void TokenView::copy_counts(Index begin, std::span<std::uint8_t> out) const {
   });
 }
 
+TokenFile mixed_tokens(const std::vector<TokenFile>& sources, const std::vector<double>& weights) {
+  check(sources.size() == weights.size() && !sources.empty(), "mix: {} weights for {} sources",
+        weights.size(), sources.size());
+  constexpr double kMost = 1e9;
+  double all = 0, per_weight = 0;  // tokens for a weight of 1
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    check(weights[i] > 0, "mix: weight {} of source {} is not positive", weights[i], i + 1);
+    check(sources[i].tokenizer_fingerprint() == sources[0].tokenizer_fingerprint(),
+          "mix: the sources are of different tokenizers");
+    per_weight = std::max(per_weight, static_cast<double>(sources[i].size()) / weights[i]);
+    all += weights[i];
+  }
+  check(
+      per_weight * all <= kMost,
+      "mix: with these weights an epoch has {:.0f} tokens, more than {:.0f}, since a small source "
+      "has a large weight",
+      per_weight * all, kMost);
+  const bool some_count = std::ranges::any_of(sources, &TokenFile::has_counts);
+  std::vector<std::int32_t> ids;
+  std::vector<Index> offsets = {0};
+  std::vector<std::uint8_t> counts;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const TokenFile& source = sources[i];
+    const Index end = std::ssize(ids) + std::llround(per_weight * weights[i]);
+    for (Index d = 0; std::ssize(ids) < end; d = (d + 1) % source.num_documents()) {
+      TokenRange document = source.document(d);
+      if (const Index left = end - std::ssize(ids); document.size() > left) {
+        if (source.num_documents() > 1) break;
+        document.end = document.begin + left;
+      }
+      const auto at = ids.size();
+      ids.resize(at + document.size());
+      source.copy(document.begin, std::span(ids).subspan(at));
+      for (Index t = document.begin; some_count && t < document.end; ++t)
+        counts.push_back(!source.has_counts() || source.counts(t) ? 1 : 0);
+      offsets.push_back(std::ssize(ids));
+    }
+  }
+  return TokenFile::from_tokens(ids, offsets, sources[0].vocab_size(),
+                                sources[0].tokenizer_fingerprint(), counts);
+}
+
 TokenSplit split_by_document(const TokenFile& file, double valid_fraction, std::uint64_t seed,
                              Index together) {
   check(valid_fraction >= 0 && valid_fraction < 1,

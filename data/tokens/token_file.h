@@ -108,6 +108,13 @@ class TokenView {
   std::vector<Index> documents_ = {0};  // their first tokens in the view, and its size
 };
 
+/// Sources in shares of the tokens that are as their weights, one behind the other: that of the
+/// fewest tokens for its weight is there several times over, so that every source is there as a
+/// whole. What is left of a share is whole documents, or the beginning of one where it has only
+/// that. The loss is of all tokens of a source without counts. Throws std::invalid_argument where
+/// the sources are of different tokenizers, and where there would be more than a billion tokens.
+TokenFile mixed_tokens(const std::vector<TokenFile>& sources, const std::vector<double>& weights);
+
 struct TokenSplit {
   TokenView train;
   TokenView valid;

@@ -21,7 +21,7 @@ namespace {
 /// What lines of JSONL become beside what their bytes and the tokenizer say.
 std::string key_of(const ExampleFormat& format) {
   const ExampleSettings& s = format.settings;
-  return fmt::format("records 2\n{}:{}\n{} {} {}\n{}\n", s.dataset_text_field.size(),
+  return fmt::format("records 3\n{}:{}\n{} {} {}\n{}\n", s.dataset_text_field.size(),
                      s.dataset_text_field, s.completion_only_loss, s.assistant_only_loss,
                      format.end.value_or(-1), format.chat_identity);
 }
@@ -39,6 +39,7 @@ std::string cache_key(std::span<const std::filesystem::path> files, const Tokeni
   for (std::size_t i = 0; i < files.size(); ++i) {
     const std::string text = read_document_file(files[i], &records[i]);
     if (*records[i]) checksum.update(key_of(options.examples));
+    if (options.preferences) checksum.update("preferences\n");
     checksum.update(fmt::format("{}\n", text.size()));
     checksum.update(text);
   }
@@ -76,14 +77,14 @@ class Documents {
     if (*records) {
       add_examples(text, file.string());
     } else {
-      split_text(text);
+      split_text(text, file.string());
     }
     ++files_;
   }
 
   void add_document(const std::string& text) {
     bytes_ += text.size();
-    split_text(text);
+    split_text(text, "a text in memory");
     ++files_;
   }
 
@@ -109,7 +110,13 @@ class Documents {
   std::vector<Note> notes;
 
  private:
-  void split_text(const std::string& text) {
+  void split_text(const std::string& text, const std::string& where) {
+    if (options_.preferences)
+      fail(
+          "{}: objective dpo needs JSON records of \"prompt\", \"chosen\" and \"rejected\", but it "
+          "is "
+          "plain text",
+          where);
     for (const std::string_view document : split_documents(text, options_.document_separator)) {
       std::vector<std::int32_t> ids = tokenizer_.encode(document);
       options_.ends.put_around(ids);

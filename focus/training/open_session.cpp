@@ -169,7 +169,13 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
     return TrainingData{.train = std::move(train), .fingerprint = std::move(fingerprint)};
   };
   const DataConfig& data_of = config.data;
-  const TokenFile train = tokens_of(data_of.train, data_of.train_texts);
+  const auto mixed = [&] {
+    std::vector<TokenFile> sources;
+    for (const std::string& name : data_of.train) sources.push_back(tokens_of({name}, {}));
+    return mixed_tokens(sources, data_of.mix);
+  };
+  const TokenFile train =
+      data_of.mix.empty() ? tokens_of(data_of.train, data_of.train_texts) : mixed();
   if (!data_of.valid.empty() || !data_of.valid_texts.empty()) {
     TrainingData data = training(TokenView(train));
     data.valid = batches(TokenView(tokens_of(data_of.valid, data_of.valid_texts)), false);

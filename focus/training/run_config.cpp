@@ -142,6 +142,14 @@ TrainingPhase RunConfig::phase_at(std::int64_t step) const {
 void RunConfig::validate() const {
   check(!data.train.empty() || !data.train_texts.empty(),
         "data.train is empty: expected text files or folders, as in data.train=FILE");
+  check(data.mix.empty() || data.mix.size() == data.train.size(),
+        "data.mix has {} weights for {} texts of data.train", data.mix.size(), data.train.size());
+  for (const double weight : data.mix)
+    check(weight > 0, "a weight of data.mix is {}, expected a positive number", weight);
+  check(data.mix.empty() || data.valid_fraction == 0 || !data.valid.empty() ||
+            !data.valid_texts.empty(),
+        "data.mix repeats texts, so none can be held out of them: name data.valid, or set "
+        "data.valid_fraction=0");
   check(method == Method::scratch || !base.empty(),
         "base is empty: {} needs a base model (a checkpoint file (.h5), a Hugging Face folder or a "
         "GGUF file)",

@@ -108,6 +108,7 @@ struct ModelShape {
 struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> valid;
+  std::vector<double> mix;
   std::vector<std::string> train_texts, valid_texts;  // texts in memory, beside those of files
   double valid_fraction = 0.05;
   std::string document_separator;
@@ -126,6 +127,10 @@ struct DataConfig {
     f("train", train,
       "training texts: files (.txt, .jsonl, also as .gz, .xz, .zst, .bz2) or folders");
     f("valid", valid, "validation texts; empty: valid_fraction of the training documents");
+    f("mix", mix,
+      "a weight for each of train: its share of an epoch's tokens, in which every one is there as "
+      "a "
+      "whole and small ones several times; empty: each once");
     f("valid_fraction", valid_fraction,
       "share of documents held out for validation if valid is empty; of a single document its end",
       {0, 0.9});

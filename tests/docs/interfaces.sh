@@ -3,7 +3,7 @@
 # [PROGRAM]` prints them and fails if there are more than the limits.
 set -euo pipefail
 program=${1:-build/release/focus}
-most_options=199 most_keys=128
+most_options=199 most_keys=129
 
 options=0
 while read -r command; do

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "data/files/durable_file.h"
 #include "data/tokens/tokenize.h"
 #include "tests/support/temp_folder.h"
 
@@ -225,6 +226,31 @@ TEST(ExampleTokens, TheFirstTokenAloneTrainsNothing) {
   EXPECT_FALSE((ExampleTokens{.ids = {1, 2}, .counts = {1, 0}}.trains()));
   EXPECT_TRUE((ExampleTokens{.ids = {1, 2}, .counts = {0, 1}}.trains()));
   EXPECT_FALSE(ExampleTokens{}.trains());
+}
+
+using namespace std::string_view_literals;
+
+TEST(ExampleTokens, PreferencesAreTwoDocumentsOfEachRecord) {
+  const TempFolder folder;
+  write_file_durably(folder / "pairs.jsonl",
+                     R"({"prompt": "ab", "chosen": "c", "rejected": "de"})"sv);
+  write_file_durably(folder / "plain.jsonl", R"({"prompt": "ab", "completion": "c"})"sv);
+  write_file_durably(folder / "plain.txt", "ab"sv);
+  const auto tokenizer = load_tokenizer("bytes");
+  TokenizeOptions options{.cache_dir = folder / "cache"};
+  const auto tokens = [&](const char* name) {
+    const std::filesystem::path path = folder / name;
+    return tokenize_cached(std::span(&path, 1), *tokenizer, options);
+  };
+  EXPECT_THAT(error_of([&] { tokens("pairs.jsonl"); }), HasSubstr("are for objective dpo"));
+  tokens("plain.jsonl");  // in the cache now
+  options.preferences = true;
+  const TokenFile pairs = tokens("pairs.jsonl");
+  ASSERT_EQ(pairs.num_documents(), 2);
+  EXPECT_EQ(pairs.size(), 3 + 4);
+  EXPECT_TRUE(!pairs.counts(1) && pairs.counts(2) && !pairs.counts(4) && pairs.counts(5));
+  for (const char* name : {"plain.jsonl", "plain.txt"})
+    EXPECT_THAT(error_of([&] { tokens(name); }), HasSubstr("objective dpo needs")) << name;
 }
 
 }  // namespace

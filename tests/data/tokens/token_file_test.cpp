@@ -255,5 +255,33 @@ TEST(SplitByDocument, EdgesAndErrors) {
   EXPECT_THAT(error_of([] { split_by_document(stairs(1), 0.1, 0); }), HasSubstr("one example"));
 }
 
+TEST(MixedTokens, SharesAreAsTheWeights) {
+  const auto source = [](Index documents, Index length, std::int32_t id, bool counts) {
+    std::vector<std::int32_t> ids(documents * length, id);
+    std::vector<Index> offsets;
+    for (Index i = 0; i <= documents; ++i) offsets.push_back(i * length);
+    const std::vector<std::uint8_t> none(counts ? ids.size() : 0, 0);
+    return TokenFile::from_tokens(ids, offsets, 9, "", none);
+  };
+  const auto count = [](const TokenFile& file, std::int32_t id) {
+    Index n = 0;
+    for (Index t = 0; t < file.size(); ++t) n += file[t] == id;
+    return n;
+  };
+  // The first has the most tokens for its weight: once. Of the others there are whole documents, or
+  // a part of the only one.
+  const TokenFile mixed = mixed_tokens(
+      {source(10, 10, 1, false), source(3, 7, 2, true), source(1, 40, 3, false)}, {1, 0.5, 0.9});
+  EXPECT_EQ(count(mixed, 1), 100);
+  EXPECT_EQ(count(mixed, 2), 49);  // of 50
+  EXPECT_EQ(count(mixed, 3), 90);
+  EXPECT_EQ(mixed.num_documents(), 10 + 7 + 3);
+  EXPECT_TRUE(mixed.has_counts() && mixed.counts(0) && !mixed.counts(100) && mixed.counts(149));
+  EXPECT_THROW(mixed_tokens({source(1, 4, 1, false)}, {1, 1}), std::invalid_argument);
+  EXPECT_THROW(mixed_tokens({source(1, 4, 1, false)}, {0}), std::invalid_argument);
+  EXPECT_THROW(mixed_tokens({source(1, 9, 1, false), source(1, 9, 1, false)}, {1, 1e-9}),
+               std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace focus
