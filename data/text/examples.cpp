@@ -146,7 +146,8 @@ Example instruction_of(const Ordered& row, const std::string& place) {
     example.messages.push_back({{"role", role}, {"content", std::move(content)}});
   };
   const auto there = [&](const char* key) { return row.contains(key) && !row[key].is_null(); };
-  if (there("system") && row["system"] != "") add("system", string_in(row, "system", place));
+  const std::string system = there("system") ? string_in(row, "system", place) : "";
+  if (!system.empty()) add("system", system);
   if (there("history")) {
     const auto is_pair = [](const Ordered& pair) {
       return pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string();

@@ -63,7 +63,7 @@ struct TrainingResult {
   double tokens_per_second = 0;             // of a run in a folder: the median of its log lines
 
   void visit(auto&& f) {
-    FOCUS_MEMBERS(f, finished, ended_early, step, trainable, artifact, best);
+    FOCUS_MEMBERS(f, finished, step, ended_early, trainable, artifact, best);
     f.maybe("valid_loss_start", validations.start);
     f.maybe("valid_loss", valid_loss);
     f.maybe("valid_loss_best", validations.best);

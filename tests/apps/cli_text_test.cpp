@@ -342,7 +342,7 @@ TEST(CliInstructions, WhatIsWrongIsSaidBeforeAnythingIsWritten) {
   using Parts = std::vector<std::string>;
   for (const auto& [bytes, parts] : std::vector<std::pair<std::string, Parts>>{
            {"{\"prompt\": \"a\", \"completion\": \"b\"}\nOnce\n", {"line 2"}},
-           {"{\"instruction\": \"a\", \"output\": \"b\"}\n", {"line 1", "instruction"}},
+           {"{\"instruction\": 1, \"output\": \"b\"}\n", {"line 1", "instruction"}},
            {"{\"text\": \"a\"}\n{\"messages\": [{\"role\": \"user\"}]}\n", {"line 2", "line 1"}},
            {std::string(100, '\0'), {"UTF-16"}}}) {
     const std::string path = cli().fresh("bad.jsonl");
