@@ -113,13 +113,14 @@ def main():
         file = fetch(work)
         if file is None:
             print("interop: DPO skipped: the model cannot be had")
-            return
+            return 0
         folder = work / "folder"
         focus("export", file, "--out", folder)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         for chat in (False, True):
             check(work, file, folder, tokenizer, chat)
     print("DPO agrees with TRL, LoRA+ with PEFT; TensorBoard reads the event files")
+    return 0
 
 
 if __name__ == "__main__":

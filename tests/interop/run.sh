@@ -63,11 +63,6 @@ if has_peft "$python"; then
 else
   echo "interop: LoRA skipped: peft is not installed"
 fi
-if has_trl "$python" && has_peft "$python"; then
-  "$python" tests/interop/preferences.py "$program"
-else
-  echo "interop: DPO skipped: peft, trl or tensorboard is not installed"
-fi
 if has_llama_cpp "$python" && has_peft "$python"; then
   "$python" tests/interop/gguf.py "$program"
   "$python" tests/interop/smollm2.py "$program"
@@ -84,4 +79,9 @@ if has_lm_eval "$python"; then
   "$python" tests/interop/serve.py "$program"
 else
   echo "interop: the lm-evaluation-harness skipped: lm_eval is not installed"
+fi
+if has_trl "$python" && has_peft "$python"; then
+  "$python" tests/interop/preferences.py "$program"
+else
+  echo "interop: DPO skipped: peft, trl or tensorboard is not installed"
 fi
