@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 37400;
+constexpr std::size_t kMostLinesOfTests = 37440;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -212,7 +212,7 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 4980},
                                                      {"data/tensors", 1915},
                                                      {"data/text", 875},
                                                      {"data/tokenizers", 3030},
-                                                     {"data/tokens", 1460},
+                                                     {"data/tokens", 1515},
                                                      {"focus", 310},
                                                      {"focus/adapters", 3050},
                                                      {"focus/evaluation", 4240},
@@ -220,7 +220,7 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 4980},
                                                      {"focus/method", 7400},
                                                      {"focus/models", 1945},
                                                      {"focus/speed", 640},
-                                                     {"focus/training", 4510},
+                                                     {"focus/training", 4525},
                                                      {"layers", 3145},
                                                      {"layers/architectures", 610},
                                                      {"optim", 540}};
