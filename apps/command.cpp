@@ -284,16 +284,15 @@ void add_cache_option(CLI::App& app, std::string& dtype) {
          "numbers of the KV cache: f32; f16: half the memory, faster with a long context; "
          "q8_0: about a quarter, 8-bit integers with a scale for each 32; q4: with groups "
          "of keys, 4 bits for what a key differs from its centroid by, values in q8_0; auto "
-         "(default): "
-         "f32 with --precision float32, otherwise f16")
+         "(default): f32 with --precision float32, otherwise f16")
       ->check(CLI::IsMember({"auto", "f32", "f16", "q8_0", "q4"}));
 }
 
 CacheDtype cache_dtype(const std::string& dtype, Precision precision) {
-  for (const CacheDtype blocks : {CacheDtype::q8_0, CacheDtype::q4})
-    if (dtype == name_of(blocks)) return blocks;
-  const bool rounds = dtype == "auto" ? precision != Precision::float32 : dtype == "f16";
-  return rounds ? CacheDtype::float16 : CacheDtype::float32;
+  const auto names = enum_names(CacheDtype());
+  if (const auto named = std::ranges::find(names, dtype); named != names.end())
+    return static_cast<CacheDtype>(named - names.begin());
+  return precision == Precision::float32 ? CacheDtype::float32 : CacheDtype::float16;
 }
 
 std::string counts_text(const std::map<std::string, int>& counts) {

@@ -80,10 +80,9 @@ TrainingCallbacks terminal_callbacks(const RunConfig& config, std::optional<Prog
       .on_validation =
           [&](std::int64_t step, double loss) {
             inner.reset();
-            bar->note(fmt::format("step {}  valid loss {:.4f}{}", step, loss,
-                                  config.objective == RunObjective::dpo
-                                      ? ""
-                                      : fmt::format("  perplexity {:.2f}", std::exp(loss))));
+            bar->note(fmt::format(
+                "step {}  valid loss {:.4f}{}", step, loss,
+                config.prefers() ? "" : fmt::format("  perplexity {:.2f}", std::exp(loss))));
           },
       .on_work =
           [&](std::string_view name, double share) {
@@ -114,7 +113,7 @@ void tell_examples(const Session& session, Index count) {
 
 /// A validation loss for the last line: as a perplexity where it is one of text.
 std::string shown_loss(const RunConfig& config, double loss) {
-  return fmt::format("{:.4f}", config.objective == RunObjective::dpo ? loss : std::exp(loss));
+  return fmt::format("{:.4f}", config.prefers() ? loss : std::exp(loss));
 }
 
 /// What the validation was of, and the command that measures the result.
@@ -146,7 +145,7 @@ void train(const RunConfig& config, Session& session, const RunFolderOptions& op
   const TrainingResult result = run_training_in_folder(session, options, callbacks);
   if (!first) return;
   bar->finish();
-  const char* const what = config.objective == RunObjective::dpo ? "loss" : "perplexity";
+  const char* const what = config.prefers() ? "loss" : "perplexity";
   if (!result.finished)
     spdlog::info("stopped at step {}; wrote checkpoint {}, --resume continues", result.step,
                  result.checkpoint);

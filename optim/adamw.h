@@ -42,13 +42,12 @@ struct OptimConfig {
     f("warmup_steps", warmup_steps, "steps of linear warm-up");
     f("schedule", schedule,
       "the learning rate after the warm-up: cosine or linear: down to the last step; constant; "
-      "wsd: "
-      "constant, then linear over the last fifth of the steps");
+      "wsd: constant, then linear over the last fifth of the steps");
     f("final_lr_ratio", final_lr_ratio,
       "learning rate at the last step, as a fraction of lr (not constant)");
     f("lora_plus_ratio", lora_plus_ratio,
-      "LoRA+ (arXiv 2402.12354): how many times lr a LoRA's matrices B learn with; the paper has "
-      "16");
+      "LoRA+ (arXiv 2402.12354): how many times lr a LoRA's matrices B learn with; the paper "
+      "has 16");
   }
 
   /// Throws std::invalid_argument naming the key that is out of range.

@@ -159,19 +159,20 @@ Variable mean_op(const char* op, const std::vector<double>& numbers, double coun
       });
 }
 
-/// The sum of the losses times their shares; where all are 1 / count, summed before that.
-Variable weighted_op(const Variable& x, const Weight& weight, std::span<const std::int32_t> targets,
-                     std::span<const Real> shares, Real softcap, double count) {
+/// Losses of rows; gradients of x and the weight, where wanted, of the sum of shares times losses.
+struct RowLosses {
+  std::vector<double> losses;
+  std::vector<Tensor> gradients;
+};
+RowLosses shared_losses(const Variable& x, const Weight& weight,
+                        std::span<const std::int32_t> targets, std::span<const Real> shares,
+                        Real softcap) {
   const bool want_x = grad_enabled() && x.requires_grad();
   const bool want_weight = grad_enabled() && weight.requires_grad();
   const Tensor dx = want_x ? Tensor(x.shape()) : Tensor();
   const Tensor dw = want_weight ? Tensor(weight.shape()) : Tensor();
-  auto losses = cross_entropies(x.value(), weight, targets, softcap,
-                                want_x || want_weight ? shares : std::span<const Real>(), dx, dw);
-  for (std::size_t t = 0; count == 0 && t < losses.size(); ++t)
-    losses[t] *= static_cast<double>(shares[t]);
-  return mean_op("linear_cross_entropy", losses, count == 0 ? 1 : count, {x, weight.input()},
-                 {dx, dw});
+  const auto wanted = want_x || want_weight ? shares : std::span<const Real>();
+  return {cross_entropies(x.value(), weight, targets, softcap, wanted, dx, dw), {dx, dw}};
 }
 
 }  // namespace
@@ -208,7 +209,9 @@ Variable linear_cross_entropy(const Variable& x, const Weight& weight,
   const auto scored = std::ranges::count_if(targets, [](auto t) { return t >= 0; });
   check(scored > 0 || targets.empty(), "linear_cross_entropy: no row has a target");
   const std::vector<Real> shares(targets.size(), 1 / static_cast<Real>(scored));
-  return weighted_op(x, weight, targets, shares, softcap, static_cast<double>(scored));
+  const RowLosses of = shared_losses(x, weight, targets, shares, softcap);
+  return mean_op("linear_cross_entropy", of.losses, static_cast<double>(scored),
+                 {x, weight.input()}, of.gradients);
 }
 
 Variable weighted_cross_entropy(const Variable& x, const Weight& weight,
@@ -216,7 +219,9 @@ Variable weighted_cross_entropy(const Variable& x, const Weight& weight,
                                 std::span<const Real> weights, Real softcap) {
   check(weights.size() == targets.size(), "weighted_cross_entropy: {} weights for {} targets",
         weights.size(), targets.size());
-  return weighted_op(x, weight, targets, weights, softcap, 0);
+  RowLosses of = shared_losses(x, weight, targets, weights, softcap);
+  for (std::size_t t = 0; t < weights.size(); ++t) of.losses[t] *= static_cast<double>(weights[t]);
+  return mean_op("weighted_cross_entropy", of.losses, 1, {x, weight.input()}, of.gradients);
 }
 
 }  // namespace focus

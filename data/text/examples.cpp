@@ -185,8 +185,8 @@ Example example_of(const Ordered& row, const std::string& place, const std::stri
     members += (members.empty() ? "" : ", ") + json_quoted(key);
   fail(
       "{}: expected \"messages\", \"conversations\", \"instruction\" and \"output\", \"prompt\" "
-      "and "
-      "\"completion\" (or \"chosen\" and \"rejected\"), or {} (set dataset_text_field for another "
+      "and \"completion\" (or \"chosen\" and \"rejected\"), or {} (set dataset_text_field for "
+      "another "
       "name), got {}",
       place, json_quoted(text_field), members.empty() ? "nothing" : shown_whole(members));
 }

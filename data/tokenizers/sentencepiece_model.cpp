@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "autograd/base/check.h"
+#include "data/files/message_writer.h"
 
 namespace focus {
 namespace {
@@ -138,38 +139,10 @@ void read_normalizer(std::string_view bytes, const std::string& where, SentenceP
   model.normalizes = rules || removes;
 }
 
-/// Serializes a protocol buffer message field by field.
-class MessageWriter {
- public:
-  void integer(std::uint64_t field, std::uint64_t value) {
-    varint(field << 3);
-    varint(value);
-  }
-  /// Negative numbers are written as 64 bits of two's complement.
-  void id(std::uint64_t field, std::optional<std::int32_t> value) {
-    integer(field, static_cast<std::uint64_t>(static_cast<std::int64_t>(value.value_or(-1))));
-  }
-  void number(std::uint64_t field, float value) {
-    varint((field << 3) | 5);
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    for (int shift = 0; shift < 32; shift += 8)
-      bytes_.push_back(static_cast<char>((bits >> shift) & 0xFF));
-  }
-  void text(std::uint64_t field, std::string_view value) {
-    varint((field << 3) | 2);
-    varint(value.size());
-    bytes_ += value;
-  }
-  std::string& bytes() { return bytes_; }
-
- private:
-  void varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<char>((value & 0x7F) | 0x80));
-    bytes_.push_back(static_cast<char>(value));
-  }
-
-  std::string bytes_;
-};
+/// An id; -1, as 64 bits of two's complement, where the model has no such token.
+void write_id(MessageWriter& to, std::uint64_t field, std::optional<std::int32_t> value) {
+  to.integer(field, static_cast<std::uint64_t>(static_cast<std::int64_t>(value.value_or(-1))));
+}
 
 }  // namespace
 
@@ -205,7 +178,7 @@ std::string write_sentencepiece_model(const SentencePieceModel& model) {
   trainer.integer(35, model.byte_fallback ? 1 : 0);
   const std::optional<std::int32_t> ids[] = {model.unk_id, model.bos_id, model.eos_id,
                                              model.pad_id};
-  for (std::uint64_t i = 0; i < 4; ++i) trainer.id(40 + i, ids[i]);
+  for (std::uint64_t i = 0; i < 4; ++i) write_id(trainer, 40 + i, ids[i]);
   // The library finds them by these names, not by their ids.
   for (std::uint64_t i = 0; i < 4; ++i)
     if (ids[i]) trainer.text(45 + i, model.pieces[*ids[i]].text);

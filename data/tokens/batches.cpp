@@ -29,6 +29,11 @@ void check_ids(const TokenView& tokens, std::int32_t vocab_size) {
   }
 }
 
+/// Whether the loss is of any token but the first.
+bool is_any_learned(std::span<const std::uint8_t> counts) {
+  return std::ranges::find(counts.subspan(1), 1) != counts.end();
+}
+
 /// Which of these pieces go into a window together, window by window: the longest first, each where
 /// it leaves the least. Windows and pieces in the order of the text.
 std::vector<std::vector<std::size_t>> best_fit(const std::vector<TokenRange>& pieces,
@@ -113,8 +118,7 @@ std::vector<TokenRange> Batches::pieces_of_documents() const {
     }
     const TokenRange piece{document.begin, document.begin + std::min(most, document.size())};
     if (piece.size() < document.size()) ++cut;
-    const auto end = counts.begin() + piece.size();
-    if (std::find(counts.begin() + 1, end, 1) != end)
+    if (is_any_learned(std::span(counts).first(piece.size())))
       pieces.push_back(piece);
     else
       ++left_out;
@@ -138,7 +142,7 @@ std::vector<TokenRange> Batches::pieces_of_pairs() const {
       piece.end = std::min(piece.end, piece.begin + tokens_of_window());
       std::vector<std::uint8_t> counts(piece.size());
       tokens_.copy_counts(piece.begin, counts);
-      learned = learned && std::find(counts.begin() + 1, counts.end(), 1) != counts.end();
+      learned = learned && is_any_learned(counts);
     }
     cut += whole ? 0 : 1;
     left_out += learned ? 0 : 1;

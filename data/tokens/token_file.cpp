@@ -283,11 +283,10 @@ TokenFile mixed_tokens(const std::vector<TokenFile>& sources, const std::vector<
     per_weight = std::max(per_weight, static_cast<double>(sources[i].size()) / weights[i]);
     all += weights[i];
   }
-  check(
-      per_weight * all <= kMost,
-      "mix: with these weights an epoch has {:.0f} tokens, more than {:.0f}, since a small source "
-      "has a large weight",
-      per_weight * all, kMost);
+  check(per_weight * all <= kMost,
+        "mix: with these weights an epoch has {:.0f} tokens, more than {:.0f}, since a small "
+        "source has a large weight",
+        per_weight * all, kMost);
   const bool some_count = std::ranges::any_of(sources, &TokenFile::has_counts);
   std::vector<std::int32_t> ids;
   std::vector<Index> offsets = {0};

@@ -114,8 +114,7 @@ class Documents {
     if (options_.preferences)
       fail(
           "{}: objective dpo needs JSON records of \"prompt\", \"chosen\" and \"rejected\", but it "
-          "is "
-          "plain text",
+          "is plain text",
           where);
     for (const std::string_view document : split_documents(text, options_.document_separator)) {
       std::vector<std::int32_t> ids = tokenizer_.encode(document);

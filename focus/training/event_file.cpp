@@ -30,19 +30,6 @@ std::string little_endian(T value) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Protocol buffers: a field's number and kind in a byte, then its value.
-std::string varint(std::uint64_t value) {
-  std::string bytes;
-  for (; value >= 128; value >>= 7) bytes += static_cast<char>(value % 128 + 128);
-  return bytes + static_cast<char>(value);
-}
-std::string number_field(int field, std::uint64_t value) {
-  return static_cast<char>(8 * field) + varint(value);
-}
-std::string bytes_field(int field, std::string_view value) {
-  return static_cast<char>(8 * field + 2) + varint(value.size()) + std::string(value);
-}
-
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -54,23 +41,33 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t first_ste
   path_ = folder / fmt::format("events.out.tfevents.{:.6f}.{}.focus", seconds_since_1970(),
                                static_cast<std::int64_t>(getpid()));
   file_.open(path_, std::ios::binary);
-  write_event(0, bytes_field(3, "brain.Event:2"));
-  constexpr std::uint64_t kStart = 1;  // SessionLog::START
-  if (first_step > 0) write_event(first_step, bytes_field(7, number_field(1, kStart)));
+  MessageWriter version, start;
+  version.text(3, "brain.Event:2");
+  write_event(0, version);
+  if (first_step == 0) return;
+  MessageWriter log;
+  log.integer(1, 1);  // SessionLog::START
+  start.text(7, log.bytes());
+  write_event(first_step, start);
 }
 
 void EventFile::write(const nlohmann::ordered_json& record) {
-  std::string summary;
-  for (const auto& [name, value] : record.items())
-    if (name != "step" && value.is_number())
-      summary += bytes_field(
-          1, bytes_field(1, name) + char{8 * 2 + 5} + little_endian(value.get<float>()));
-  write_event(record.at("step"), bytes_field(5, summary));
+  MessageWriter summary, event;
+  for (const auto& [name, number] : record.items()) {
+    if (name == "step" || !number.is_number()) continue;
+    MessageWriter value;
+    value.text(1, name);
+    value.number(2, number.get<float>());
+    summary.text(1, value.bytes());
+  }
+  event.text(5, summary.bytes());
+  write_event(record.at("step"), event);
 }
 
-void EventFile::write_event(std::int64_t step, std::string_view what) {
-  const std::string event = char{8 * 1 + 1} + little_endian(seconds_since_1970()) +
-                            number_field(2, static_cast<std::uint64_t>(step)) + std::string(what);
+void EventFile::write_event(std::int64_t step, MessageWriter& what) {
+  what.number(1, seconds_since_1970());
+  what.integer(2, static_cast<std::uint64_t>(step));
+  const std::string& event = what.bytes();
   const std::string length = little_endian(static_cast<std::uint64_t>(event.size()));
   file_ << length << little_endian(masked_checksum(length)) << event
         << little_endian(masked_checksum(event)) << std::flush;

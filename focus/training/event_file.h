@@ -5,6 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "data/files/message_writer.h"
+
 namespace focus {
 
 /// TensorBoard's record of a run: the same figures as in metrics.jsonl. TensorBoard reads all such
@@ -19,7 +21,8 @@ class EventFile {
   void write(const nlohmann::ordered_json& record);
 
  private:
-  void write_event(std::int64_t step, std::string_view what);
+  /// Adds time and step to what an event holds.
+  void write_event(std::int64_t step, MessageWriter& what);
 
   std::filesystem::path path_;
   std::ofstream file_;

@@ -145,7 +145,7 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
                           .ends = model.text_ends(),
                           .end_documents = config.data.document_eos,
                           .cache_dir = config.data.cache_dir,
-                          .preferences = config.objective == RunObjective::dpo,
+                          .preferences = config.prefers(),
                           .examples = example_format(model, config.data.examples)};
   if (options.cache_dir.empty()) options.cache_dir = cache_folder();
   const auto tokens_of = [&](const std::vector<std::string>& names,
@@ -161,7 +161,7 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
                     .vocab_size = static_cast<std::int32_t>(model.decoder->config().vocab_size),
                     .window_start = model.window_start(),
                     .packing = config.data.packing,
-                    .pairs = config.objective == RunObjective::dpo});
+                    .pairs = config.prefers()});
   };
   const auto training = [&](const TokenView& view) {
     Batches train = batches(view, config.data.shuffle);
@@ -181,9 +181,9 @@ TrainingData open_training_data(const RunConfig& config, const LoadedModel& mode
     data.valid = batches(TokenView(tokens_of(data_of.valid, data_of.valid_texts)), false);
     return data;
   }
-  const bool pairs = config.objective == RunObjective::dpo;
-  TokenSplit split = split_by_document(train, config.data.valid_fraction,
-                                       static_cast<std::uint64_t>(config.seed), pairs ? 2 : 1);
+  TokenSplit split =
+      split_by_document(train, config.data.valid_fraction, static_cast<std::uint64_t>(config.seed),
+                        config.prefers() ? 2 : 1);
   TrainingData data = training(split.train);
   if (split.valid.size() > 0) data.valid = batches(std::move(split.valid), false);
   return data;

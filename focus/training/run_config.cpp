@@ -142,6 +142,9 @@ TrainingPhase RunConfig::phase_at(std::int64_t step) const {
 void RunConfig::validate() const {
   check(!data.train.empty() || !data.train_texts.empty(),
         "data.train is empty: expected text files or folders, as in data.train=FILE");
+  check(data.mix.empty() || (data.train_texts.empty() && !prefers()),
+        "data.mix repeats whole documents of files: it takes no texts in memory and no pairs of "
+        "objective dpo");
   check(data.mix.empty() || data.mix.size() == data.train.size(),
         "data.mix has {} weights for {} texts of data.train", data.mix.size(), data.train.size());
   for (const double weight : data.mix)
@@ -218,7 +221,7 @@ void RunConfig::validate_step() const {
         "focus.lm_weight is {}, but in a retrofit layer_distillation leaves the predictions dense: "
         "leave it 0, or use logit_distillation",
         focus.lm_weight);
-  if (objective == RunObjective::dpo) {
+  if (prefers()) {
     check(method != Method::scratch, "objective dpo compares with a base, and scratch has none");
     check(!distils(), "objective dpo and focus.objective {} cannot be combined: leave one out",
           value_text(focus.objective));

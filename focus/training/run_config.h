@@ -129,8 +129,7 @@ struct DataConfig {
     f("valid", valid, "validation texts; empty: valid_fraction of the training documents");
     f("mix", mix,
       "a weight for each of train: its share of an epoch's tokens, in which every one is there as "
-      "a "
-      "whole and small ones several times; empty: each once");
+      "a whole and small ones several times; empty: each once");
     f("valid_fraction", valid_fraction,
       "share of documents held out for validation if valid is empty; of a single document its end",
       {0, 0.9});
@@ -298,9 +297,9 @@ struct RunConfig {
   /// Whether the loss compares with the base, and whether that then needs weights of its own,
   /// because the run changes the model's.
   bool distils() const { return has_focus() && focus.objective != Objective::lm; }
-  bool needs_teacher() const {
-    return (distils() || objective == RunObjective::dpo) && trains_base();
-  }
+  bool needs_teacher() const { return (distils() || prefers()) && trains_base(); }
+  /// Whether the loss is of pairs of answers.
+  bool prefers() const { return objective == RunObjective::dpo; }
   /// The mechanism of the table that is trained through, if it is one.
   std::optional<AdapterChoice> mechanism() const;
   /// The adapters of the decoder, in this order.
@@ -325,8 +324,7 @@ struct RunConfig {
 
   /// At most: windows of documents are not always full.
   std::int64_t tokens_per_step() const {
-    return data.batch * data.gradient_accumulation_steps * data.context *
-           (objective == RunObjective::dpo ? 2 : 1);
+    return data.batch * data.gradient_accumulation_steps * data.context * (prefers() ? 2 : 1);
   }
 };
 

@@ -120,7 +120,7 @@ Tensor Session::teach(const Batch& batch, std::vector<Tensor>* outputs) {
 Variable Session::loss_of(const Batch& batch, const ForwardContext& context,
                           PreferenceFigures& figures) {
   Decoder& decoder = *model_.decoder;
-  if (prefers()) {
+  if (config_.prefers()) {
     const Tensor reference = teach(batch);
     const Variable hidden =
         decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch, context));
@@ -204,9 +204,10 @@ StepReport Session::step(const WorkProgress& progress) {
   double loss_of_text = 0;
   for (const std::vector<double>& record : gather_parts(*ranks_, parts, records)) {
     loss_of_text += record[0] / parts;
-    if (prefers()) {
+    if (config_.prefers()) {
       PreferenceFigures& all =
           report.preferences ? *report.preferences : report.preferences.emplace();
+      all.loss += record[0] / parts;
       all.accuracy += record[3] / parts;
       all.margin += record[4] / parts;
     }
@@ -250,7 +251,7 @@ std::optional<double> Session::validate(const WorkProgress& progress, std::int64
   validated_ = {};
   if (sums[3] > 0) validated_.pairs_attended = sums[2] / sums[3];
   if (distils) validated_.kl = sums[4] / sums[1];
-  if (prefers()) validated_.accuracy = sums[5] / sums[1];
+  if (config_.prefers()) validated_.accuracy = sums[5] / sums[1];
   return sums[0] / sums[1];
 }
 
@@ -258,7 +259,7 @@ std::vector<double> Session::validation_record(const Batch& batch, bool distils)
   Decoder& decoder = *model_.decoder;
   // Windows of documents have more tokens that count or fewer, others all as many.
   const double weight =
-      batch.documents.empty() || prefers() ? 1 : static_cast<double>(count_targets(batch));
+      batch.documents.empty() || config_.prefers() ? 1 : static_cast<double>(count_targets(batch));
   for (const auto& adapter : model_.adapters) adapter->start_counting();
   const Variable hidden = decoder.hidden_states(batch.ids, batch.batch, 0, pass_over(batch));
   PairCounts pairs;
@@ -267,7 +268,7 @@ std::vector<double> Session::validation_record(const Batch& batch, bool distils)
     pairs += adapter->counts().pairs;
   }
   double kl = 0;
-  if (prefers()) {
+  if (config_.prefers()) {
     PreferenceFigures figures;
     preference_loss(decoder, hidden, teach(batch), teacher_.get(), batch, config_.dpo_beta,
                     figures);

@@ -120,7 +120,6 @@ class Session {
   std::vector<double> validation_record(const Batch& batch, bool distils);
   /// The loss of focus.objective, or of objective dpo, whose figures then are there.
   Variable loss_of(const Batch& batch, const ForwardContext& context, PreferenceFigures& figures);
-  bool prefers() const { return config_.objective == RunObjective::dpo; }
   /// The hidden states of the base as it is, with dense attention and without a LoRA. Where
   /// `outputs` is given it becomes what each layer's attention adds there, before bias and norm.
   Tensor teach(const Batch& batch, std::vector<Tensor>* outputs = nullptr);

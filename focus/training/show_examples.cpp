@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "data/files/json_reader.h"
 #include "focus/training/fit.h"
 
 namespace focus {
@@ -20,14 +21,7 @@ std::string shown_tokens(std::span<const std::int32_t> ids, const Tokenizer& tok
       text += fmt::format(" ... {} tokens ... ", size - kShownFirst - kShownLast);
       i = size - kShownLast;
     }
-    std::string token = tokenizer.decode(ids.subspan(i, 1));
-    for (std::size_t at = 0; (at = token.find_first_of("\n\r\t\x1b", at)) != token.npos; at += 2)
-      token.replace(at, 1,
-                    token[at] == '\n'   ? "\\n"
-                    : token[at] == '\r' ? "\\r"
-                    : token[at] == '\t' ? "\\t"
-                                        : "\\e");
-    text += (i == 0 ? "" : "\u00b7") + token;
+    text += (i == 0 ? "" : "\u00b7") + shown_whole(tokenizer.decode(ids.subspan(i, 1)));
   }
   return text;
 }

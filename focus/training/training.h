@@ -91,9 +91,8 @@ struct RunFolderOptions {
 RunConfig divided_config(RunConfig config, int processes, const RunFolderOptions& options);
 
 /// The same in the folder config().out: config.yaml (resolved), metrics.jsonl, checkpoints/ and in
-/// the end the result; in best/ that of
-/// the lowest validation loss (keep_best). Throws, too, where the run cannot start; the checkpoints
-/// before stay.
+/// the end the result; in best/ that of the lowest validation loss (keep_best). Throws, too, where
+/// the run cannot start; the checkpoints before stay.
 TrainingResult run_training_in_folder(Session& session, const RunFolderOptions& options,
                                       const TrainingCallbacks& callbacks = {});
 

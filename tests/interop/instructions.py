@@ -8,7 +8,6 @@ file cannot be had. Run by run.sh."""
 import json
 import math
 import random
-import sys
 import tempfile
 from pathlib import Path
 
@@ -191,24 +190,28 @@ def check_answer(work, file, model, tokenizer):
         print(f"  {question} -> {expected}")
 
 
-def main():
+def on_smollm2(what, check):
+    """Calls check(work, file, folder, tokenizer) with the GGUF file and the same model as a folder of
+    transformers; prints a line where the file cannot be had."""
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         file = fetch(work)
         if file is None:
-            print("interop: instructions skipped: SmolLM2 cannot be had")
-            return 0
+            print(f"interop: {what} skipped: SmolLM2 cannot be had")
+            return
         exported = work / "smollm2"
         focus("export", file, "--out", exported)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
-        model = check_losses(work, file, exported, tokenizer)
-        check_evaluation(work, file, model, tokenizer)
-        check_answer(work, file, model, tokenizer)
+        check(work, file, exported, transformers.AutoTokenizer.from_pretrained(exported))
+
+
+def check(work, file, folder, tokenizer):
+    model = check_losses(work, file, folder, tokenizer)
+    check_evaluation(work, file, model, tokenizer)
+    check_answer(work, file, model, tokenizer)
     print("instructions on SmolLM2: as PEFT")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    on_smollm2("instructions", check)

@@ -6,9 +6,6 @@ a line where the file cannot be had. Run by run.sh."""
 
 import json
 import random
-import sys
-import tempfile
-from pathlib import Path
 
 import datasets
 import peft
@@ -16,8 +13,8 @@ import peft.optimizers
 import torch
 import transformers
 import trl
-from compare import fetch, focus
-from instructions import task
+from compare import focus
+from instructions import on_smollm2, task
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 STEPS, PAIRS, CONTEXT, LR, BETA = 12, 2, 256, 5e-4, 0.2
@@ -105,23 +102,11 @@ def check(work, file, folder, tokenizer, chat):
     check_events(run)
 
 
-def main():
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
-        file = fetch(work)
-        if file is None:
-            print("interop: DPO skipped: the model cannot be had")
-            return 0
-        folder = work / "folder"
-        focus("export", file, "--out", folder)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        for chat in (False, True):
-            check(work, file, folder, tokenizer, chat)
+def check_both(work, file, folder, tokenizer):
+    for chat in (False, True):
+        check(work, file, folder, tokenizer, chat)
     print("DPO agrees with TRL, LoRA+ with PEFT; TensorBoard reads the event files")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    on_smollm2("DPO", check_both)

@@ -281,9 +281,7 @@ void SummaryCache::add_scores(const Run& run, const Real* q, std::vector<Real>& 
   run.rows->keys.dot_rows(q, run.count(), run.first * padded_dim_, padded_dim_, sizes_.head_dim,
                           of_run);
   if (run.rows->centroid != nullptr) {
-    Real of_centroid;
-    simd::kernels().dot_rows(q, 1, run.rows->centroid, sizes_.head_dim, sizes_.head_dim,
-                             &of_centroid);
+    const Real of_centroid = simd::kernels().dot_row(q, run.rows->centroid, sizes_.head_dim);
     for (Index i = 0; i < run.count(); ++i) of_run[i] += of_centroid;
   }
   if (attention_.softcap > 0)

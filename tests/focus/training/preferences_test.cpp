@@ -149,6 +149,12 @@ TEST(Preferences, WhatCannotBeIsRefusedByName) {
   config = dpo_run(Method::scratch);
   EXPECT_THROW(config.validate_step(), std::invalid_argument);
   config = dpo_run(Method::lora);
+  config.base = "base.h5";
+  config.data.train = {"pairs.jsonl"};
+  config.data.valid_fraction = 0;
+  config.validate();
+  config.data.mix = {1};  // the last repetition of a source may end within a pair
+  EXPECT_THROW(config.validate(), std::invalid_argument);
   config.dpo_beta = 0;
   EXPECT_THROW(config.validate_step(), std::invalid_argument);
 }
