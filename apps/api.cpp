@@ -295,17 +295,6 @@ std::string ApiError::body() const {
          "\n";
 }
 
-std::pair<std::int32_t, Real> logit_bias(const std::string& id, double bias,
-                                         const LoadedModel& model, const std::string& where) {
-  const bool is_id =
-      !id.empty() && id.size() < 10 && id.find_first_not_of("0123456789") == std::string::npos;
-  if (!is_id || std::stol(id) >= model.decoder->config().vocab_size)
-    fail("{}: expected the id of a token of the model as the name", where);
-  if (!(std::abs(bias) <= 100))
-    fail("{}: expected a number from -100 to 100, found {}", where, bias);
-  return {std::stoi(id), static_cast<Real>(bias)};
-}
-
 ApiRequest read_api_request(bool chat, std::string_view body, const LoadedModel& model) {
   try {
     return read_fields(chat, body, model);

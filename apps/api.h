@@ -34,10 +34,6 @@ struct ApiRequest {
 /// of another type, out of range or not supported, or a prompt has no tokens or too many.
 ApiRequest read_api_request(bool chat, std::string_view body, const LoadedModel& model);
 
-/// What is added to the logits of a token, which is named by its id. Throws std::runtime_error.
-std::pair<std::int32_t, Real> logit_bias(const std::string& id, double bias,
-                                         const LoadedModel& model, const std::string& where);
-
 /// Writes answers to one request.
 class ApiAnswer {
  public:

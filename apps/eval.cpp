@@ -76,18 +76,7 @@ TextEvaluation evaluate_texts(LoadedModel& model, const EvalArguments& o) {
   const std::vector<EvalText> texts = read_texts(model, Texts::of_files(o.paths), settings);
   refuse_short(texts, o);
 
-  const Tokenizer& tokenizer = model.require_tokenizer();
-  TextEvaluation figures{.documents = static_cast<std::int64_t>(texts.size()),
-                         .tokenizer = {tokenizer.kind(), tokenizer.fingerprint()},
-                         .context = settings.context,
-                         .stride = settings.stride};
-  if (model.focus()) figures.num_groups = model.focus()->config().num_groups;
-  for (const EvalText& text : texts) {
-    figures.bytes += text.bytes;
-    figures.words += text.words;
-    if (figures.texts.empty() || figures.texts.back() != text.name)
-      figures.texts.push_back(text.name);
-  }
+  TextEvaluation figures = describe_texts(model, texts, settings);
   fmt::print("{} text{}, {} bytes, {} words, tokenizer {} {}\n", texts.size(),
              texts.size() == 1 ? "" : "s", figures.bytes, figures.words, figures.tokenizer.kind,
              figures.tokenizer.fingerprint);

@@ -51,7 +51,7 @@ int export_lora(const ExportArguments& o, LoadedModel& model) {
   Index parameters = 0;
   model.lora()->visit_parameters(
       [&](const std::string&, const Variable& p) { parameters += p.shape().size(); });
-  write_lora_folder(o.out, model, o.source, o.overwrite);
+  write_adapters_folder(o.out, model, o.source, o.overwrite);
   fmt::print("{}: LoRA of rank {} for PEFT, {} parameters{}\n", o.out, model.lora()->config().r,
              parameters,
              model.focus() == nullptr

@@ -7,6 +7,7 @@
 #include "autograd/base/check.h"
 #include "data/chat/chat_template.h"
 #include "data/files/notice.h"
+#include "data/settings/struct_json.h"
 #include "data/text/text.h"
 #include "focus/training/tasks.h"
 
@@ -60,15 +61,6 @@ void tell_defaults(GenerateArguments& o, const LoadedModel& model) {
            fmt::join(config.not_applied, ", "));
 }
 
-/// A word ID=NUMBER as a token and what is added to its logit.
-std::pair<std::int32_t, Real> bias_of(const std::string& word, const LoadedModel& model) {
-  const std::size_t sign = word.find('=');
-  double bias = 0;
-  if (sign == std::string::npos || !CLI::detail::lexical_cast(word.substr(sign + 1), bias))
-    fail("--logit-bias: expected ID=NUMBER, got {}", word);
-  return logit_bias(word.substr(0, sign), bias, model, "--logit-bias " + word);
-}
-
 bool write_now(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
@@ -100,11 +92,7 @@ int run_generation(const GenerateArguments& options, LoadedModel& model) {
              done.prompt_tokens, done.prefill_rate, done.ids.size(), done.decode_rate, done.stop);
   fmt::print(stderr, "attention {}, {}, ", done.attention.title(),
              name_of(options.model.precision));
-  Json share, bytes, dtype_name;
   if (done.cache_dtype) {
-    share = *done.keys_read;
-    bytes = *done.cache_bytes;
-    dtype_name = name_of(*done.cache_dtype);
     fmt::print(stderr, "{:.1f}% of the cached keys read, {} cache {}\n", 100 * *done.keys_read,
                name_of(*done.cache_dtype), format_bytes(static_cast<double>(*done.cache_bytes)));
   } else {
@@ -118,26 +106,12 @@ int run_generation(const GenerateArguments& options, LoadedModel& model) {
   if (!options.speculate.empty())
     fmt::print(stderr, "speculation {}: {} of {} drafts right, {:.2f} tokens a pass\n",
                options.speculate, done.right_tokens, done.drafted_tokens, done.tokens_per_pass());
-  write_json(options.json, {{"model", options.model.base},
-                            {"adapter", options.model.adapter},
-                            {"attention", done.attention.name},
-                            {"routing", done.attention.routing_text()},
-                            {"precision", name_of(options.model.precision)},
-                            {"prompt", options.chat ? Json(text) : nullptr},
-                            {"prompt_tokens", done.prompt_tokens},
-                            {"reused_tokens", done.reused_tokens},
-                            {"new_tokens", done.ids.size()},
-                            {"ids", done.ids},
-                            {"text", done.text},
-                            {"stop", done.stop},
-                            {"prefill_tokens_per_second", done.prefill_rate},
-                            {"decode_tokens_per_second", done.decode_rate},
-                            {"keys_read", share},
-                            {"cache_type", dtype_name},
-                            {"cache_bytes", bytes},
-                            {"passes", done.passes},
-                            {"drafted_tokens", done.drafted_tokens},
-                            {"right_tokens", done.right_tokens}});
+  Json figures = {{"model", options.model.base},
+                  {"adapter", options.model.adapter},
+                  {"precision", name_of(options.model.precision)},
+                  {"prompt", options.chat ? Json(text) : nullptr}};
+  figures.update(struct_to_json(done));
+  write_json(options.json, figures);
   return 0;
 }
 
@@ -243,7 +217,8 @@ int run_generate(Arguments arguments) {
   if (std::ranges::find(o.generation.until, std::string()) != o.generation.until.end())
     fail("--stop: an empty text would end every text");
   LoadedModel model = o.model.load();
-  for (const std::string& word : o.biases) o.generation.logit_bias.push_back(bias_of(word, model));
+  for (const std::string& word : o.biases)
+    o.generation.logit_bias.push_back(logit_bias(word, model, "--logit-bias"));
   tell_defaults(o, model);
   if (!o.attention.empty() || o.speculate.empty())
     attention_to_generate(o.attention, model, "--attention");  // errors name the option

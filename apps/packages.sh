@@ -36,7 +36,7 @@ install_packages() {
     test)
       wanted+=(libgtest-dev libgmock-dev librapidcheck-dev)
       optional=(clang lld libclang-rt-dev libomp-dev clang-format clang-tidy libopenmpi-dev openmpi-bin locales
-        python3)
+        python3 python3-numpy)
       ;;
     mpi) wanted+=(libopenmpi-dev openmpi-bin) ;;
     interop) wanted+=(python3 python3-venv) ;;

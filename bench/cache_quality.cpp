@@ -5,7 +5,7 @@
 // The text enters in pieces of 512 tokens; its last 512 are scored, in pieces of 32. Products in
 // float32. A row of JSON.
 #include <fmt/format.h>
-#include <focus/focus.h>
+#include <focus/all.h>
 
 namespace {
 

@@ -8,6 +8,8 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in
 add_library(focus_options INTERFACE)
 target_compile_options(focus_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -march=${FOCUS_ARCH} -fno-math-errno)
+# The same objects are in the program and in the shared library, which shows its C interface alone.
+target_compile_options(focus_options INTERFACE -fPIC -fvisibility=hidden)
 # Read from a file, so that commands stay the same where a developer's tests turn it on in the build
 # of a user, and nothing is compiled again.
 if(FOCUS_WERROR)
@@ -74,6 +76,13 @@ endfunction()
 # Optimised for the compiler's time: what only parses, prints and calls. Not with clang, which refuses
 # a precompiled header of another level, and whose build here is not optimised at all.
 set(focus_light_options $<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:-O1>)
+
+# What is loaded says which processor it needs: a lesser one gets the loader's line and no illegal
+# instruction.
+set(focus_processor_options)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND FOCUS_ARCH MATCHES "^x86-64-v[234]$")
+  set(focus_processor_options -Wl,-z,${FOCUS_ARCH})
+endif()
 
 # What all targets have in common. The precompiled header of `precompiled`, if that is given.
 function(focus_compile target)

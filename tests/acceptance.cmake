@@ -36,3 +36,11 @@ endif()
 foreach(name cli_tests reference_tests stores_golden_tests)
   add_dependencies(${name} focus_program)
 endforeach()
+# The Python module, as it is in the tree.
+if(TARGET focus_shared AND Python3_FOUND)
+  foreach(name module_test random_calls)
+    add_test(NAME python_${name} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/python/${name}.py)
+    set_tests_properties(python_${name} PROPERTIES LABELS python SKIP_RETURN_CODE 77 ENVIRONMENT
+      "${focus_test_environment};PYTHONDONTWRITEBYTECODE=1;PYTHONPATH=${PROJECT_SOURCE_DIR}/apps/python;FOCUS_LIBRARY=$<TARGET_FILE:focus_shared>;FOCUS_PROGRAM=$<TARGET_FILE:focus_program>")
+  endforeach()
+endif()

@@ -75,3 +75,14 @@ focus_test(structure_tests
   SOURCES structure_test.cpp
   NEEDS autograd
   LABELS core)
+# The C interface from C++, and its header as C.
+add_library(focus_header_as_c OBJECT ${PROJECT_SOURCE_DIR}/tests/focus/c_interface/header.c)
+target_include_directories(focus_header_as_c PRIVATE ${PROJECT_SOURCE_DIR})
+target_compile_options(focus_header_as_c PRIVATE -Wall -Wextra -Wpedantic -Werror)
+set_target_properties(focus_header_as_c PROPERTIES C_STANDARD 99 C_EXTENSIONS OFF)
+focus_test(c_interface_tests
+  SOURCES focus/c_interface/*_test.cpp
+  NEEDS focus
+  LABELS core)
+target_link_libraries(c_interface_tests PRIVATE $<TARGET_OBJECTS:focus_c_interface>
+  $<TARGET_OBJECTS:focus_header_as_c>)

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 37440;
+constexpr std::size_t kMostLinesOfTests = 37745;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -130,15 +130,15 @@ std::string room_of(const std::string& path) {
   return folder.generic_string();
 }
 
-TEST(Structure, FocusHasSevenRooms) {
+TEST(Structure, FocusHasEightRooms) {
   std::set<std::string> rooms, files;
   for (const auto& entry : fs::directory_iterator(kRoot / "focus"))
     if (entry.is_directory())
       rooms.insert(entry.path().filename());
     else if (entry.path().extension() != ".txt")
       files.insert(entry.path().filename());
-  EXPECT_EQ(rooms, (std::set<std::string>{"adapters", "evaluation", "generation", "method",
-                                          "models", "speed", "training"}));
+  EXPECT_EQ(rooms, (std::set<std::string>{"adapters", "c_interface", "evaluation", "generation",
+                                          "method", "models", "speed", "training"}));
   EXPECT_LE(files.size(), 5u) << testing::PrintToString(files);
 }
 
@@ -183,7 +183,9 @@ TEST(Structure, WhatTheDoubleTwinLacksIsUsedByNothingThatItHas) {
   for (const Source& source : sources())
     for (const std::string& include : source.includes) {
       if (top_of(source.path) != "focus" || !lacks.contains(room_of(include))) continue;
-      EXPECT_TRUE(lacks.contains(room_of(source.path)) || source.path == "focus/focus.h")
+      const std::string room = room_of(source.path);
+      EXPECT_TRUE(lacks.contains(room) || room == "focus/c_interface" ||
+                  source.path == "focus/all.h")
           << source.path << " includes " << include
           << ": its folder belongs into FLOAT, or the other's not (focus/CMakeLists.txt)";
     }
@@ -196,7 +198,7 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 4975},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 4924},
                                                      {"apps/terminal", 205},
                                                      {"autograd", 1083},
                                                      {"autograd/attention", 1910},
@@ -213,14 +215,15 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 4975},
                                                      {"data/text", 875},
                                                      {"data/tokenizers", 3001},
                                                      {"data/tokens", 1515},
-                                                     {"focus", 310},
+                                                     {"focus", 457},
                                                      {"focus/adapters", 3050},
-                                                     {"focus/evaluation", 4240},
+                                                     {"focus/c_interface", 935},
+                                                     {"focus/evaluation", 4265},
                                                      {"focus/generation", 2028},
                                                      {"focus/method", 7400},
-                                                     {"focus/models", 1945},
+                                                     {"focus/models", 1951},
                                                      {"focus/speed", 640},
-                                                     {"focus/training", 4518},
+                                                     {"focus/training", 4562},
                                                      {"layers", 3142},
                                                      {"layers/architectures", 610},
                                                      {"optim", 540}};

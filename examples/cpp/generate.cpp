@@ -3,7 +3,7 @@
 // memory, make of the result:
 //   generate MODEL "PROMPT" [ADAPTER ...]
 #include <fmt/format.h>
-#include <focus/focus.h>
+#include <focus/all.h>
 
 int main(int argc, char** argv) try {
   focus::check(argc >= 3, "wanted: generate MODEL PROMPT [ADAPTER ...]");

@@ -4,7 +4,7 @@
 // arXiv 2001.04451). Prints what a model makes of a text with these groups:
 //   new_grouping MODEL_FOLDER TEXT.txt
 #include <fmt/format.h>
-#include <focus/focus.h>
+#include <focus/all.h>
 
 #include <algorithm>
 

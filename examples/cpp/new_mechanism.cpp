@@ -3,7 +3,7 @@
 // "QKNorm", with a fixed temperature).
 //   new_mechanism MODEL_FOLDER TRAIN.txt
 #include <fmt/format.h>
-#include <focus/focus.h>
+#include <focus/all.h>
 
 class CosineAttention final : public focus::Mechanism {
  public:

@@ -2,7 +2,7 @@
 // hard attention make of a text:
 //   retrofit MODEL_FOLDER TRAIN.txt UNSEEN.txt
 #include <fmt/format.h>
-#include <focus/focus.h>
+#include <focus/all.h>
 
 int main(int argc, char** argv) try {
   if (argc != 4) throw std::runtime_error("wanted: retrofit MODEL_FOLDER TRAIN.txt UNSEEN.txt");

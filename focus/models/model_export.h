@@ -46,10 +46,10 @@ ReadModel write_model_folder(const std::filesystem::path& folder, const ModelFil
 void write_adapter_folder(const std::filesystem::path& folder, const SavedFocus& focus,
                           bool overwrite);
 
-/// Writes the model's LoRA as the folder that PEFT reads, and beside it the exchange form of a
-/// Focus that the model has too. Throws as write_adapter_folder() does.
-void write_lora_folder(const std::filesystem::path& folder, const LoadedModel& model,
-                       const std::string& base, bool overwrite);
+/// Writes the model's LoRA as the folder that PEFT reads, and its Focus in the exchange form, or
+/// one of them. Throws as write_adapter_folder() does, and where the model has neither.
+void write_adapters_folder(const std::filesystem::path& folder, const LoadedModel& model,
+                           const std::string& base, bool overwrite);
 
 // Models and LoRA adapters as GGUF files: what llama.cpp loads. Vectors are F32 always, and so are
 // learned positions.

@@ -289,9 +289,15 @@ Adapter& LoadedModel::attach(std::unique_ptr<Adapter> adapter) {
   return *adapters.back();
 }
 
-void LoadedModel::detach_attention() {
-  std::erase_if(adapters,
-                [](const auto& adapter) { return adapter_kind(adapter->kind()).is_attention(); });
+std::vector<std::unique_ptr<Adapter>> LoadedModel::detach_attention() {
+  std::vector<std::unique_ptr<Adapter>> taken;
+  for (std::unique_ptr<Adapter>& adapter : adapters)
+    if (adapter_kind(adapter->kind()).is_attention()) {
+      adapter->detach();
+      taken.push_back(std::move(adapter));
+    }
+  std::erase(adapters, nullptr);
+  return taken;
 }
 
 std::optional<std::int32_t> LoadedModel::document_end() const {

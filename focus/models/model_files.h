@@ -70,8 +70,8 @@ struct LoadedModel {
   Mechanism* mechanism() const;
   /// Composes an adapter onto the decoder and keeps it.
   Adapter& attach(std::unique_ptr<Adapter> adapter);
-  /// Takes off all that attends in the place of the model's own attention, and forgets it.
-  void detach_attention();
+  /// Takes off all that attends in the place of the model's own attention, and returns it.
+  std::vector<std::unique_ptr<Adapter>> detach_attention();
 
   Bos bos = Bos::automatic;
   /// What `bos` puts around every text; nothing where it puts something before each window.

@@ -190,13 +190,15 @@ void write_adapter_folder(const fs::path& folder, const SavedFocus& focus, bool 
   target.commit();
 }
 
-void write_lora_folder(const fs::path& folder, const LoadedModel& model, const std::string& base,
-                       bool overwrite) {
+void write_adapters_folder(const fs::path& folder, const LoadedModel& model,
+                           const std::string& base, bool overwrite) {
   DurableFolder target(folder, overwrite, [](const std::string& name) {
     return name == kPeftConfig || name == kPeftWeights || name == kFocusConfigFile ||
            name == kFocusWeightsFile;
   });
-  model.lora()->write_beside(target.temporary(), base);
+  if (model.lora() == nullptr && model.focus() == nullptr)
+    fail("{}: {} has no LoRA and no groups to write", folder.string(), model.where);
+  if (LoraModel* const lora = model.lora()) lora->write_beside(target.temporary(), base);
   if (FocusModel* const focus = model.focus())
     write_focus_folder(target.temporary(), *focus, model.fingerprint());
   target.commit();

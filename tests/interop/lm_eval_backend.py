@@ -18,7 +18,7 @@ work_home = tempfile.TemporaryDirectory()
 os.environ["HF_DATASETS_CACHE"] = os.environ["HF_MODULES_CACHE"] = work_home.name
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("TQDM_DISABLE", "1")  # its bars fill a log
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "apps" / "lm_eval"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "apps" / "lm_eval"))  # on top of FOCUS_LIBRARY's module
 import lm_eval
 import lm_eval.tasks
 from compare import PROGRAM, ROOT, Refused, focus
@@ -160,7 +160,7 @@ def check_model(name, tasks, ours, theirs, base):
     arguments = dict(dtype="float32", device="cpu") | theirs
     arguments["pretrained"] = str(arguments["pretrained"])
     scores, expected = run("hf", tasks, batch_size=8, model_args=arguments)
-    own_scores, actual = run(FocusLM(program=PROGRAM, **ours), tasks)
+    own_scores, actual = run(FocusLM(**ours), tasks)
     worst, count = differences(actual, expected)
     for task, figures in scores.items():
         for metric, value in figures.items():
@@ -207,7 +207,7 @@ def check_rest(work):
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
     theirs = HFLM(pretrained=str(exported), dtype="float32", device="cpu", batch_size=1)
-    ours = FocusLM(base=store, attention="dense", program=PROGRAM)
+    ours = FocusLM(base=store, attention="dense")
     asked = lambda kind, arguments: [  # noqa: E731
         Instance(request_type=kind, doc={}, arguments=a, idx=i) for i, a in enumerate(arguments)]
     long = asked("loglikelihood_rolling", [(words(1, 30),), (words(2, 2500),)])

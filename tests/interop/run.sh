@@ -17,7 +17,8 @@ program=${1:-build/release/focus}
 venv=build/interop-venv
 torch=torch==2.15.0 transformers=transformers==5.24.0 peft=peft==0.21.2 lm_eval=lm_eval==0.4.13
 openai=openai==3.57.0 tenacity=tenacity==9.2.1 trl=trl==1.16.0 tensorboard=tensorboard==2.21.0
-[ -z "${FOCUS_INTEROP_NEWEST:-}" ] || torch=torch transformers=transformers peft=peft lm_eval=lm_eval openai=openai tenacity=tenacity trl=trl tensorboard=tensorboard
+matplotlib=matplotlib==3.11.2 mypy=mypy==2.4.1
+[ -z "${FOCUS_INTEROP_NEWEST:-}" ] || torch=torch transformers=transformers peft=peft lm_eval=lm_eval openai=openai tenacity=tenacity trl=trl tensorboard=tensorboard matplotlib=matplotlib mypy=mypy
 xllamacpp=xllamacpp==2026.10.11549 sentencepiece=sentencepiece==0.2.3 protobuf=protobuf==7.36.2
 [ -z "${FOCUS_INTEROP_NEWEST:-}" ] || xllamacpp=xllamacpp sentencepiece=sentencepiece protobuf=protobuf
 has_packages() { "$1" -c 'import safetensors.torch, torch, transformers' >/dev/null 2>&1; }
@@ -25,6 +26,7 @@ has_lm_eval() { "$1" -c 'import datasets, lm_eval.models.huggingface' >/dev/null
 has_llama_cpp() { "$1" -c 'import xllamacpp' >/dev/null 2>&1; }
 has_sentencepiece() { "$1" -c 'import google.protobuf, sentencepiece' >/dev/null 2>&1; }
 has_trl() { "$1" -c 'import tensorboard, trl' >/dev/null 2>&1; }
+has_mypy() { "$1" -c 'import matplotlib, mypy' >/dev/null 2>&1; }
 has_peft() { "$1" -c 'import peft' >/dev/null 2>&1; }
 skip() {
   echo "interop: skipped: $1"
@@ -47,6 +49,7 @@ else
     has_lm_eval "$python" || [ $((seconds - SECONDS)) -lt 1 ] ||
       install $((seconds - SECONDS)) "$lm_eval" "$openai" "$tenacity" || true  # what is missing is said below
     has_trl "$python" || [ $((seconds - SECONDS)) -lt 1 ] || install $((seconds - SECONDS)) "$trl" "$tensorboard" || true
+    has_mypy "$python" || [ $((seconds - SECONDS)) -lt 1 ] || install $((seconds - SECONDS)) "$matplotlib" "$mypy" || true
   fi
 fi
 if [ "$python" = "$venv/bin/python" ] && ! { has_llama_cpp "$python" && has_sentencepiece "$python"; }; then
@@ -54,6 +57,7 @@ if [ "$python" = "$venv/bin/python" ] && ! { has_llama_cpp "$python" && has_sent
     "$protobuf" >/dev/null 2>&1 || true  # what is missing is said below
 fi
 if [ "$program" = --install ]; then exit; fi
+export PYTHONPATH=$PWD/apps/python FOCUS_LIBRARY=${FOCUS_LIBRARY:-$(dirname "$(realpath "$program")")/libfocus.so}
 # The first failure ends it: who gives it a time limit must not take a later step's end for the whole.
 "$python" tests/interop/compare.py "$program"
 "$python" tests/interop/with_code.py "$program"
@@ -84,4 +88,14 @@ if has_trl "$python" && has_peft "$python"; then
   "$python" tests/interop/preferences.py "$program"
 else
   echo "interop: DPO skipped: peft, trl or tensorboard is not installed"
+fi
+if [ -f "$FOCUS_LIBRARY" ]; then
+  "$python" tests/interop/notebooks.py "$program"
+else
+  echo "interop: notebooks skipped: no $FOCUS_LIBRARY"
+fi
+if has_mypy "$python"; then
+  (cd apps/python && "$python" -m mypy --strict --cache-dir=/dev/null focus_attention ../../examples/python/compare_attentions.py)
+else
+  echo "interop: the module's types skipped: mypy or matplotlib is not installed"
 fi

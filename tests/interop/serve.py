@@ -80,7 +80,7 @@ def check_lm_eval(work):
                                   tokenizer_backend="huggingface", tokenizer=str(folder),
                                   num_concurrent=4, batch_size=2, max_length=256)
         theirs = api.loglikelihood(asked, disable_tqdm=True)
-    ours = FocusLM(base=store, attention="dense", program=PROGRAM).loglikelihood(asked)
+    ours = FocusLM(base=store, attention="dense").loglikelihood(asked)
     for i, ((p, greedy), (q, expected)) in enumerate(zip(theirs, ours, strict=True)):
         assert abs(p - q) <= TOLERANCE and bool(greedy) == bool(expected), f"item {i}: {p} against {q}"
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # `bash tests/reliability/tsan.sh`: clang's thread sanitizer over training by every method, evaluation of every
-# attention, generation and what else computes on several threads, models of 3 layers of 64, three threads. GCC's
+# attention, generation, the C interface and what else computes on several threads, models of 3 layers of 64, three threads. GCC's
 # libgomp tells the sanitizer nothing of its barriers, so everything would be a race; clang's libomp does, by way of
 # Archer. A program with a race in it must be found out first. Any race ends the script.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 home=$PWD
-cmake --preset tsan -DFOCUS_TESTS=OFF >/dev/null
-cmake --build --preset tsan --target focus
+cmake --preset tsan -DFOCUS_TESTS=ON >/dev/null
+cmake --build --preset tsan --target focus c_interface_tests
 program=$PWD/build/tsan/focus
 archer=$(find /usr/lib/llvm-*/lib -name libarcher.so | tail -1)
 folder=$(mktemp -d)
@@ -86,5 +86,6 @@ for how in dense hard:1 summary:1; do
 done
 checked groups base/model.h5 --adapter tokens/focus.h5 "${some[@]}" --out groups
 checked speed --lengths 256,512 --heads 2 --backward --repeats 1
-passes python3 "$home/tests/apps/server/clients.py" "$program" 60
+passes "$home/build/tsan/c_interface_tests"
+passes python3 "$home/tests/apps/server/clients.py" "$program" "${FOCUS_CLIENT_SECONDS:-60}"
 echo "no race in $commands commands"

@@ -1,13 +1,7 @@
-"""`focus` as a model of the lm-evaluation-harness: `--model focus --model_args base=base.h5,...`.
+"""`focus` as a model of the lm-evaluation-harness: `--model focus --model_args base=base.h5,...`, by the package
+focus_attention (apps/python). Tokens, boundaries and sharing are those of `focus score`."""
 
-Each call of the harness becomes one call of `focus score`: requests into a file, answers out of one.
-Tokens, boundaries and sharing are the program's."""
-
-import json
-import os
-import subprocess
-import tempfile
-from pathlib import Path
+import focus_attention
 
 # First: the harness registers its own models only while none is.
 import lm_eval.models  # noqa: F401
@@ -17,37 +11,22 @@ from lm_eval.api.registry import register_model
 
 @register_model("focus")
 class FocusLM(LM):
-    """base: a store or Hugging Face folder; adapter, tokenizer, attention, precision, start, max_length
-    and threads: the options of `focus score`; program: its path, else $FOCUS_PROGRAM, else "focus"."""
+    """base: a checkpoint file, Hugging Face folder or GGUF file; adapter, tokenizer, attention, precision, start,
+    max_length and threads: the options of `focus score`."""
 
-    def __init__(self, base, adapter=None, attention=None, tokenizer=None, precision=None, start=None,
-                 max_length=None, threads=None, program=None, batch_size=None, max_batch_size=None,
-                 device=None, **unknown):
+    def __init__(self, base, adapter=None, attention=None, tokenizer=None, precision="float32", start=None,
+                 max_length=None, threads=None, batch_size=None, max_batch_size=None, device=None, **unknown):
         super().__init__()
         if unknown:
             raise ValueError(f"focus has no model_args {', '.join(sorted(unknown))}")
-        self.base = str(base)
-        self.program = program or os.environ.get("FOCUS_PROGRAM", "focus")
-        options = {"adapter": adapter, "attention": attention, "tokenizer": tokenizer,
-                   "precision": precision, "start": start, "max-length": max_length,
-                   "threads": threads}
-        self.options = [word for name, value in options.items() if value is not None
-                        for word in ("--" + name, str(value))]
+        if threads is not None:
+            focus_attention.set_threads(int(threads))
+        self.model = focus_attention.load(base, adapters=adapter or (), tokenizer=tokenizer, precision=precision)
+        self.model.attention = attention or ""
+        self.settings = {"start": start, "max_length": max_length}
 
     def _answers(self, requests):
-        """`focus score` on a list of dictionaries."""
-        if not requests:
-            return []
-        with tempfile.TemporaryDirectory() as folder:
-            asked, answered = Path(folder, "in.jsonl"), Path(folder, "out.jsonl")
-            asked.write_text("".join(json.dumps(r) + "\n" for r in requests), encoding="utf-8")
-            done = subprocess.run([self.program, "score", self.base, *self.options, "--requests",
-                                   str(asked), "--out", str(answered)],
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            if done.returncode != 0:
-                last = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-                raise RuntimeError(last[0])
-            return [json.loads(line) for line in answered.read_text(encoding="utf-8").splitlines()]
+        return self.model.score(requests, **self.settings) if requests else []
 
     def _tell(self, kind, requests, results):
         for request, result in zip(requests, results):

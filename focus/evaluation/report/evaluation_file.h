@@ -30,6 +30,10 @@ struct TextEvaluation {
   }
 };
 
+/// All but the rows, of an evaluation of a model on such texts with such settings.
+TextEvaluation describe_texts(const LoadedModel& model, std::span<const EvalText> texts,
+                              const EvalSettings& settings);
+
 /// What `focus eval --json` writes.
 struct EvaluationFile {
   std::string where = {};  // the file, for messages; not written

@@ -183,6 +183,23 @@ std::string row_legend() {
          "divergence of the row's predictions from those of dense attention, KL(dense || row)";
 }
 
+TextEvaluation describe_texts(const LoadedModel& model, std::span<const EvalText> texts,
+                              const EvalSettings& settings) {
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  TextEvaluation figures{.documents = std::ssize(texts),
+                         .tokenizer = {tokenizer.kind(), tokenizer.fingerprint()},
+                         .context = settings.context,
+                         .stride = settings.stride};
+  if (model.focus()) figures.num_groups = model.focus()->config().num_groups;
+  for (const EvalText& text : texts) {
+    figures.bytes += text.bytes;
+    figures.words += text.words;
+    if (figures.texts.empty() || figures.texts.back() != text.name)
+      figures.texts.push_back(text.name);
+  }
+  return figures;
+}
+
 EvaluationFile evaluation_from_json(const nlohmann::json& json, const std::string& where) {
   if (!json.is_object() || !json.contains("model"))
     fail("{}: not a JSON file of focus eval --json", where);

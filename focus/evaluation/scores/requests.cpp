@@ -256,11 +256,15 @@ ScoreAnswer generated_answer(LoadedModel& model, const ActiveAttention& active,
 std::vector<ScoreRequest> read_requests(const std::filesystem::path& path) {
   const std::string text = read_file(path);
   require_text(text, path);
+  return parse_requests(text, path.string());
+}
+
+std::vector<ScoreRequest> parse_requests(const std::string& text, const std::string& where) {
   std::vector<ScoreRequest> requests;
   for_each_row(text, [&](std::string_view line, std::size_t number) {
-    requests.push_back(read_request(line, fmt::format("{}:{}", path.string(), number)));
+    requests.push_back(read_request(line, fmt::format("{}:{}", where, number)));
   });
-  if (requests.empty()) fail("{}: no requests in it", path.string());
+  if (requests.empty()) fail("{}: no requests in it", where);
   return requests;
 }
 

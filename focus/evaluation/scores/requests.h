@@ -36,6 +36,8 @@ constexpr auto enum_names(ScoreRequest::Type) {
 /// Throws std::runtime_error, one line that names the line of the file, where it is not JSON, a
 /// field is missing, unknown or of another type; and where there is no request.
 std::vector<ScoreRequest> read_requests(const std::filesystem::path& path);
+/// The same of its text; `where` in the place of the file.
+std::vector<ScoreRequest> parse_requests(const std::string& text, const std::string& where);
 
 /// What precedes the tokens of a context: nothing, what LoadedModel::bos specifies (by default the
 /// tokenizer's files), or the model's own BOS.

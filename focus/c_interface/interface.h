@@ -1,0 +1,138 @@
+#pragma once
+
+#include <omp.h>
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "autograd/base/check.h"
+#include "autograd/tensor.h"
+#include "data/settings/config.h"
+#include "data/text/text.h"
+#include "focus/focus.h"
+#include "focus/training/tasks.h"
+
+// What the functions of focus/focus.h share.
+namespace focus::c_interface {
+
+using Json = nlohmann::ordered_json;
+
+/// A callback or focus_model_cancel() has ended the work.
+struct Stopped {};
+
+/// What focus_model stands for.
+struct OpenModel {
+  LoadedModel model;
+  OpenOptions options;    // without adapters: how to open it again
+  std::string attention;  // a spec that resolves; empty: the model's own
+  std::mutex mutex;       // of all but what follows
+  std::atomic<bool> cancelled = false;
+
+  AttentionSpec spec() const {
+    return attention.empty() ? own_attention(model)
+                             : resolve_attention(parse_attention(attention), model, "attention");
+  }
+};
+
+/// What focus_value stands for.
+using Value = std::variant<std::string, Tensor, std::vector<std::int32_t>, std::vector<double>>;
+
+/// Things by handles that are numbers: one that was closed is found out and not followed. No number
+/// is given twice, to things of any kind.
+template <class T>
+class Handles {
+ public:
+  explicit Handles(std::string what) : what_(std::move(what)) {}
+  void* add(std::shared_ptr<T> thing) {
+    static std::atomic<std::uintptr_t> next{16};
+    const std::uintptr_t handle = next.fetch_add(16);
+    const std::lock_guard lock(mutex_);
+    things_.emplace(handle, std::move(thing));
+    return reinterpret_cast<void*>(handle);
+  }
+  /// `take`: it is none from now on. Throws std::runtime_error for one that is none.
+  std::shared_ptr<T> find(const void* handle, bool take = false) {
+    const std::lock_guard lock(mutex_);
+    const auto found = things_.find(reinterpret_cast<std::uintptr_t>(handle));
+    if (found == things_.end())
+      fail("{}: {}", what_, handle == nullptr ? "NULL is none" : "it was closed, or is none");
+    return take ? things_.extract(found).mapped() : found->second;
+  }
+
+ private:
+  const std::string what_;
+  std::mutex mutex_;
+  std::map<std::uintptr_t, std::shared_ptr<T>> things_;
+};
+
+Handles<OpenModel>& models();
+Handles<Value>& values();
+
+/// Before and behind each call: the threads it may take, and what focus_error() says of it.
+void begin_call();
+focus_status end_call(focus_status status, const std::string& message);
+
+/// Runs f as the body of a function of the interface.
+template <class F>
+focus_status call(F&& f) {
+  try {
+    begin_call();
+    f();
+    return FOCUS_OK;
+  } catch (const Stopped&) {
+    return end_call(FOCUS_STOPPED, "stopped by the caller");
+  } catch (const std::bad_alloc&) {
+    return end_call(FOCUS_FAILED, "out of memory: a smaller batch or context needs less");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return end_call(FOCUS_FAILED,
+                    error.path1().string() + ": " + std::string(error.code().message()));
+  } catch (const std::exception& error) {
+    return end_call(FOCUS_FAILED, error.what());
+  } catch (...) {
+    return end_call(FOCUS_FAILED, "an unknown error");
+  }
+}
+
+/// The same on a model, once no other call runs on it. Without a graph.
+template <class F>
+focus_status call_on(focus_model* handle, F&& f) {
+  return call([&] {
+    const std::shared_ptr<OpenModel> model = models().find(handle);
+    const std::lock_guard lock(model->mutex);
+    model->cancelled = false;
+    f(*model);
+  });
+}
+
+/// Throws where an argument that must be there is NULL.
+void require(const void* argument, const char* name);
+/// Empty for NULL.
+inline std::string text_of(const char* text) { return text == nullptr ? "" : text; }
+std::vector<std::int32_t> ids_of(focus_ids ids);
+Texts texts_of(const focus_texts& texts);
+
+/// An object; an empty one for NULL.
+Json read_object(const char* text, const std::string& name);
+/// Reads it into settings, as a config; errors begin with `name`.
+template <class T>
+void read_settings(const char* text, const std::string& name, T& settings) {
+  if (const Json json = read_object(text, name); !json.empty())
+    read_config_text(json.dump(), name, {}, settings);
+}
+
+/// Writes a new value through `out`.
+void give(Value value, focus_value** out);
+void give_json(const Json& json, focus_value** out);
+
+/// Tells a callback of a share of the work, and ends it where that, or another thread, wants so.
+ShareDone told(OpenModel& model, const char* work, focus_callback callback, void* user);
+
+}  // namespace focus::c_interface
