@@ -5,11 +5,11 @@ import ctypes
 import random
 import sys
 
-import numpy as np
+from tiny import GROUPS, TEXT, Small  # first: it ends where numpy is missing
 
 import focus_attention
+import numpy as np
 from focus_attention import _library
-from tiny import GROUPS, TEXT, Small
 
 count, seed = (int(word) for word in (sys.argv[1:] + ["100000", "1"][len(sys.argv) - 1:]))
 source = random.Random(seed)
