@@ -412,7 +412,7 @@ ApiAnswer::Json ApiAnswer::event(const std::string& text, const Json& logprobs,
   choice["logprobs"] = logprobs;
   choice["finish_reason"] = finish;
   Json json = head(true);
-  json["choices"] = {choice};
+  json["choices"] = Json::array({choice});  // clang takes {choice} for a copy
   return json;
 }
 

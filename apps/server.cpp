@@ -246,8 +246,9 @@ class Service {
                           {"owned_by", "focus"},
                           {"max_model_len", model_.decoder->config().max_position_embeddings},
                           {"focus", {{"attention", options_.attention}, {"chat", chat_}}}};
-      response.set_content(json_text(Json{{"object", "list"}, {"data", {model}}}) + "\n",
-                           "application/json");
+      response.set_content(
+          json_text(Json{{"object", "list"}, {"data", Json::array({model})}}) + "\n",
+          "application/json");
     });
     get("/metrics", false, [this](httplib::Response& response) {
       response.set_content(metrics(), "text/plain; version=0.0.4");

@@ -6,9 +6,10 @@
  *
  * Every function but the first two returns a status; what it makes is written through its last
  * argument, only with FOCUS_OK. No exception leaves the library, and nothing ends the process.
- * Handles may be used in any thread: calls on one model wait for each other, calls on several run
- * at once. A handle that was closed, or is none, is an error. Strings are UTF-8 and end with 0;
- * `settings` is a JSON object by the names of the commands' options, or NULL. */
+ * Handles may be used in any thread: calls on one model wait for each other (its own callback
+ * cannot call it), calls on several run at once. A handle that was closed, or is none, is an error.
+ * Strings are UTF-8 and end with 0; `settings` is a JSON object by the names of the commands'
+ * options, or NULL. */
 
 #include <stddef.h>
 #include <stdint.h>

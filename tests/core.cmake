@@ -67,6 +67,8 @@ if(FOCUS_ARCH STREQUAL "x86-64-v2" AND NOT FOCUS_SANITIZE)
       set_tests_properties(${name}_without_avx PROPERTIES
         LABELS core ENVIRONMENT "OMP_NUM_THREADS=1" TIMEOUT 600)
     endforeach()
+    add_test(NAME older_processor COMMAND ${QEMU_X86_64} -cpu core2duo $<TARGET_FILE:focus_program> --version)
+    set_tests_properties(older_processor PROPERTIES LABELS core PASS_REGULAR_EXPRESSION "ISA level")
   else()
     message(STATUS "No qemu-x86_64: the tests on a machine without AVX are left out")
   endif()

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = FOCUS_SOURCE_DIR;
 constexpr std::size_t kMostLines = 500;
-constexpr std::size_t kMostLinesOfTests = 37745;
+constexpr std::size_t kMostLinesOfTests = 37755;
 
 /// What each folder may include, beside itself.
 const std::map<std::string, std::set<std::string>> kLadder = {
@@ -198,7 +198,7 @@ TEST(Structure, NoFileIsTooLongToBeRead) {
 
 /// The most lines of each folder, with those below its second level. What grows needs a deletion,
 /// or a reason in the commit; what shrinks lowers its budget.
-const std::map<std::string, std::size_t> kBudgets = {{"apps", 4924},
+const std::map<std::string, std::size_t> kBudgets = {{"apps", 4925},
                                                      {"apps/terminal", 205},
                                                      {"autograd", 1083},
                                                      {"autograd/attention", 1910},
@@ -215,9 +215,9 @@ const std::map<std::string, std::size_t> kBudgets = {{"apps", 4924},
                                                      {"data/text", 875},
                                                      {"data/tokenizers", 3001},
                                                      {"data/tokens", 1515},
-                                                     {"focus", 458},
+                                                     {"focus", 459},
                                                      {"focus/adapters", 3050},
-                                                     {"focus/c_interface", 935},
+                                                     {"focus/c_interface", 948},
                                                      {"focus/evaluation", 4265},
                                                      {"focus/generation", 2028},
                                                      {"focus/method", 7400},

@@ -10,6 +10,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -35,6 +36,14 @@ struct OpenModel {
   std::string attention;  // a spec that resolves; empty: the model's own
   std::mutex mutex;       // of all but what follows
   std::atomic<bool> cancelled = false;
+  std::atomic<std::thread::id> runs_in = {};  // the thread that has the mutex
+
+  /// Once no other call runs on it. Throws std::runtime_error in a callback of its own.
+  std::unique_lock<std::mutex> wait() {
+    if (runs_in.load() == std::this_thread::get_id())
+      fail("model: its own callback cannot call it; a call runs on it in this thread");
+    return std::unique_lock(mutex);
+  }
 
   AttentionSpec spec() const {
     return attention.empty() ? own_attention(model)
@@ -101,13 +110,16 @@ focus_status call(F&& f) {
   }
 }
 
-/// The same on a model, once no other call runs on it. Without a graph.
+/// The same on a model, once no other call runs on it.
 template <class F>
 focus_status call_on(focus_model* handle, F&& f) {
   return call([&] {
     const std::shared_ptr<OpenModel> model = models().find(handle);
-    const std::lock_guard lock(model->mutex);
+    const std::unique_lock lock = model->wait();
     model->cancelled = false;
+    model->runs_in = std::this_thread::get_id();
+    const auto end = [&](void*) { model->runs_in = std::thread::id(); };
+    const std::unique_ptr<void, decltype(end)> at_end(model.get(), end);
     f(*model);
   });
 }

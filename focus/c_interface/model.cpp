@@ -116,8 +116,9 @@ focus_status focus_model_open(const char* path, const char* settings, focus_mode
 
 focus_status focus_model_close(focus_model* model) {
   return call([&] {
-    const std::shared_ptr<OpenModel> open = models().find(model, true);
-    const std::lock_guard lock(open->mutex);
+    const std::shared_ptr<OpenModel> open = models().find(model);
+    const std::unique_lock lock = open->wait();
+    models().find(model, true);
   });
 }
 

@@ -176,6 +176,13 @@ class Models(unittest.TestCase):
         next(stream)
         stream.close()
         self.assertEqual(stream.result().stop, "caller")
+        stream = self.model.generate("the fox", max_new_tokens=400, temperature=0)
+        text = stream._text
+        for _ in stream:
+            break
+        del stream
+        text.join()
+        self.assertEqual(text.made["stop"], "caller")
         self.assertEqual(len(self.model.complete("the fox", max_new_tokens=3).ids), 3)
 
     def test_another_thread_cancels(self):

@@ -202,59 +202,61 @@ class Model:
         call("model_export", self._handle, bytes_of(path, "path"), settings_of(settings))
 
 
+class _Text(threading.Thread):
+    """Makes a text, whose pieces others take meanwhile; None is behind the last."""
+
+    def __init__(self, model: Model, ids: Any, settings: bytes) -> None:
+        super().__init__(daemon=True)
+        self.pieces: "queue.SimpleQueue[Optional[str]]" = queue.SimpleQueue()
+        self.stop, self.made, self.error = False, None, None  # type: bool, Any, Optional[BaseException]
+        self._arguments = (model._handle, ids_of(ids), settings)
+
+    def run(self) -> None:
+        def tell(piece: str) -> bool:
+            if piece:
+                self.pieces.put(piece)
+            return self.stop
+
+        try:
+            self.made = Callback(tell).run("model_generate", *self._arguments).json()
+        except BaseException as error:  # raised in the thread that asks
+            self.error = error
+        self.pieces.put(None)
+
+
 class TextStream(Iterator[str]):
     """Pieces of a text as they come. Who leaves the loop, or presses Ctrl-C, ends the text."""
 
     def __init__(self, model: Model, ids: Any, settings: bytes) -> None:
-        self._pieces: "queue.SimpleQueue[Optional[str]]" = queue.SimpleQueue()
-        self._stop = False
-        self._result: Optional[Generation] = None
-        self._error: Optional[BaseException] = None
-        given = ids_of(ids)
-
-        def tell(piece: str) -> bool:
-            if piece:
-                self._pieces.put(piece)
-            return self._stop
-
-        def run() -> None:
-            try:
-                self._result = Generation.of(Callback(tell).run("model_generate", model._handle, given, settings).json())
-            except BaseException as error:  # raised in the thread that asks
-                self._error = error
-            self._pieces.put(None)
-
-        self._thread = threading.Thread(target=run, daemon=True)
-        self._thread.start()
+        self._model, self._text = model, _Text(model, ids, settings)
+        self._text.start()
 
     def __next__(self) -> str:
         try:
-            piece = self._pieces.get()
+            piece = self._text.pieces.get()
         except BaseException:
             self.close()
             raise
         if piece is not None:
             return piece
-        self._pieces.put(None)
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
+        self._text.pieces.put(None)
+        if self._text.error is not None:
+            raise self._text.error
         raise StopIteration
 
     def result(self) -> Generation:
         """The whole, once it has ended."""
         for _ in self:
             pass
-        assert self._result is not None
-        return self._result
+        return Generation.of(self._text.made)
 
     def close(self) -> None:
         """Ends the text before its next token."""
-        self._stop = True
-        self._thread.join()
+        self._text.stop = True
+        self._text.join()
 
     def __del__(self) -> None:
-        self._stop = True
+        self._text.stop = True
 
 
 def train(config: Optional[Text] = None, *, resume: bool = False, overwrite: bool = False,

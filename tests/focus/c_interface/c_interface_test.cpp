@@ -229,6 +229,16 @@ TEST_F(CInterface, CallbacksAndOtherThreadsStopWork) {
       focus_model_generate(model, kPrompt, R"({"max_new_tokens": 50})", cancel, model, &value),
       FOCUS_STOPPED);
   EXPECT_EQ(value, nullptr);
+  // Its own callback would wait for itself.
+  const focus_callback ask = [](const char*, void* user) {
+    focus_value* info = nullptr;
+    expect_refused([&] { return focus_model_info(static_cast<focus_model*>(user), &info); },
+                   "callback");
+    expect_refused([&] { return focus_model_close(static_cast<focus_model*>(user)); }, "callback");
+    return 1;
+  };
+  ASSERT_EQ(focus_model_generate(model, kPrompt, nullptr, ask, model, &value), FOCUS_OK);
+  EXPECT_EQ(focus_value_free(value), FOCUS_OK);
   EXPECT_EQ(focus_model_close(model), FOCUS_OK);
 }
 
