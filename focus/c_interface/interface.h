@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 /// A callback or focus_model_cancel() has ended the work.
 struct Stopped {};
 
-/// What focus_model stands for.
+/// The thing behind a focus_model.
 struct OpenModel {
   LoadedModel model;
   OpenOptions options;    // without adapters: how to open it again
@@ -51,7 +51,7 @@ struct OpenModel {
   }
 };
 
-/// What focus_value stands for.
+/// The thing behind a focus_value.
 using Value = std::variant<std::string, Tensor, std::vector<std::int32_t>, std::vector<double>>;
 
 /// Things by handles that are numbers: one that was closed is found out and not followed. No number
@@ -67,7 +67,7 @@ class Handles {
     things_.emplace(handle, std::move(thing));
     return reinterpret_cast<void*>(handle);
   }
-  /// `take`: it is none from now on. Throws std::runtime_error for one that is none.
+  /// `take`: later calls no longer find it. Throws std::runtime_error for an unknown one.
   std::shared_ptr<T> find(const void* handle, bool take = false) {
     const std::lock_guard lock(mutex_);
     const auto found = things_.find(reinterpret_cast<std::uintptr_t>(handle));

@@ -216,7 +216,7 @@ void export_model(OpenModel& open, const std::filesystem::path& path, const Expo
 void save_adapter(OpenModel& open, const std::filesystem::path& path) {
   if (open.model.adapters.empty()) fail("the model has no adapter to save; attach or fit one");
   if (exists(path) && !(is_checkpoint_file(path) && StoreReader(path).kind() == "adapter"))
-    fail("{}: is no adapter, and is not replaced by one; choose another name", path.string());
+    fail("{}: is not an adapter, so it is not replaced; choose another name", path.string());
   StoreWriter store(path, "adapter");
   for (const auto& adapter : open.model.adapters) adapter->write(store, open.model.fingerprint());
   store.commit();

@@ -97,8 +97,8 @@ class Evaluations(List[Evaluation]):
         axes = axes or _new_axes()
         axes.plot([100 * row.pairs_attended for row in self], [row.perplexity for row in self], "o")
         for row in self:
-            axes.annotate(row.attention, (100 * row.pairs_attended, row.perplexity), xytext=(4, 4),
-                          textcoords="offset points", fontsize=8)
+            axes.annotate(row.attention, (100 * row.pairs_attended, row.perplexity), xytext=(0, 5), fontsize=8,
+                          textcoords="offset points", ha="right" if row.pairs_attended > 0.5 else "left")
         axes.set(xlabel="density, % of the causal pairs", ylabel="perplexity")
         return axes
 
