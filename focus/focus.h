@@ -11,8 +11,8 @@
  * Strings are UTF-8 and end with 0; `settings` is a JSON object by the names of the commands'
  * options, or NULL. */
 
-#include <stddef.h>
-#include <stdint.h>
+#include <stddef.h> /* NOLINT(modernize-deprecated-headers) */
+#include <stdint.h> /* NOLINT(modernize-deprecated-headers) */
 
 #ifdef __cplusplus
 extern "C" {

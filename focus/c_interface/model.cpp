@@ -35,7 +35,7 @@ Variable hidden_from(OpenModel& open, focus_ids given, std::size_t first) {
   const std::vector<std::int32_t> ids = computable(open, given);
   if (first >= ids.size()) fail("first: expected a token below {}, got {}", ids.size(), first);
   const ActiveAttention active(open.model, open.spec());
-  const Variable all = open.model.decoder->hidden_states(ids, 1);
+  Variable all = open.model.decoder->hidden_states(ids, 1);
   if (first == 0) return all;
   const Index width = all.shape()[-1];
   return Variable(Tensor::from({1, std::ssize(ids) - static_cast<Index>(first), width},

@@ -118,12 +118,14 @@ void append_rows(std::vector<R>& rows, const std::vector<R>& more) {
 
 std::vector<std::string> row_header() {
   std::vector<std::string> header;
+  header.reserve(std::size(kColumns));
   for (const Column& column : kColumns) header.emplace_back(column.header);
   return header;
 }
 
 std::vector<std::string> row_cells(const Row& row) {
   std::vector<std::string> cells;
+  cells.reserve(std::size(kColumns));
   for (const Column& column : kColumns) cells.push_back(column.cell(row));
   return cells;
 }
