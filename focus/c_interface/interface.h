@@ -16,6 +16,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/tensor.h"
+#include "data/files/json_reader.h"
 #include "data/settings/config.h"
 #include "data/text/text.h"
 #include "focus/focus.h"
@@ -110,7 +111,7 @@ focus_status call(F&& f) {
   }
 }
 
-/// The same on a model, once no other call runs on it.
+/// The same on a model, once no other call runs on it, without a graph.
 template <class F>
 focus_status call_on(focus_model* handle, F&& f) {
   return call([&] {
@@ -120,6 +121,7 @@ focus_status call_on(focus_model* handle, F&& f) {
     model->runs_in = std::this_thread::get_id();
     const auto end = [&](void*) { model->runs_in = std::thread::id(); };
     const std::unique_ptr<void, decltype(end)> at_end(model.get(), end);
+    const NoGrad guard;
     f(*model);
   });
 }
@@ -132,17 +134,31 @@ std::vector<std::int32_t> ids_of(focus_ids ids);
 Texts texts_of(const focus_texts& texts);
 
 /// An object; an empty one for NULL.
-Json read_object(const char* text, const std::string& name);
+nlohmann::json read_object(const char* text, const std::string& name);
 /// Reads it into settings, as a config; errors begin with `name`.
 template <class T>
 void read_settings(const char* text, const std::string& name, T& settings) {
-  if (const Json json = read_object(text, name); !json.empty())
+  if (const nlohmann::json json = read_object(text, name); !json.empty())
     read_config_text(json.dump(), name, {}, settings);
 }
 
-/// Writes a new value through `out`.
-void give(Value value, focus_value** out);
-void give_json(const Json& json, focus_value** out);
+/// Writes what f returns, a Json as its text, through `out` as a new value.
+template <class F>
+void give(focus_value** out, F&& f) {
+  require(out, "result");  // before the work
+  const auto add = [&](Value value) {
+    *out = static_cast<focus_value*>(values().add(std::make_shared<Value>(std::move(value))));
+  };
+  if constexpr (std::is_same_v<decltype(f()), Json>)
+    add(json_text(f()));
+  else
+    add(f());
+}
+/// The same as the body of a function on a model: f(OpenModel&).
+template <class F>
+focus_status make_on(focus_model* handle, focus_value** out, F&& f) {
+  return call_on(handle, [&](OpenModel& open) { give(out, [&] { return f(open); }); });
+}
 
 /// Tells a callback of a share of the work, and ends it where that, or another thread, wants so.
 ShareDone told(OpenModel& model, const char* work, focus_callback callback, void* user);

@@ -5,7 +5,6 @@
 #include <mutex>
 
 #include "autograd/simd/kernels.h"
-#include "data/files/json_reader.h"
 #include "data/tensors/store.h"
 #include "focus/c_interface/interface.h"
 #include "focus/training/run_config.h"
@@ -115,19 +114,12 @@ Texts texts_of(const focus_texts& texts) {
   return all;
 }
 
-Json read_object(const char* text, const std::string& name) {
-  if (text == nullptr || *text == 0) return Json::object();
-  Json json = Json::parse(text, nullptr, false);
+nlohmann::json read_object(const char* text, const std::string& name) {
+  if (text == nullptr || *text == 0) return nlohmann::json::object();
+  nlohmann::json json = parse_strict_json(text, name);
   if (!json.is_object()) fail("{}: expected a JSON object", name);
   return json;
 }
-
-void give(Value value, focus_value** out) {
-  require(out, "result");
-  *out = static_cast<focus_value*>(values().add(std::make_shared<Value>(std::move(value))));
-}
-
-void give_json(const Json& json, focus_value** out) { give(Value(json_text(json)), out); }
 
 ShareDone told(OpenModel& model, const char* work, focus_callback callback, void* user) {
   return [=, &model](double share) {
@@ -166,13 +158,14 @@ focus_status focus_set_notices(focus_callback notices, void* user) {
 
 focus_status focus_machine(focus_value** json) {
   return call([&] {
-    const PoolStats pool = pool_stats();
-    give_json(Json{{"version", FOCUS_VERSION},
-                   {"kernels", simd::kernels().name},
-                   {"threads", omp_get_max_threads()},
-                   {"tensor_bytes", pool.live},
-                   {"reserved_bytes", pool.reserved}},
-              json);
+    give(json, [] {
+      const PoolStats pool = pool_stats();
+      return Json{{"version", FOCUS_VERSION},
+                  {"kernels", simd::kernels().name},
+                  {"threads", omp_get_max_threads()},
+                  {"tensor_bytes", pool.live},
+                  {"reserved_bytes", pool.reserved}};
+    });
   });
 }
 

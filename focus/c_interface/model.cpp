@@ -1,7 +1,6 @@
 #include "data/chat/chat_template.h"
 #include "focus/c_interface/interface.h"
 #include "focus/evaluation/scores/pair_scores.h"
-#include "focus/models/model_export.h"
 
 namespace focus::c_interface {
 namespace {
@@ -30,20 +29,15 @@ std::vector<std::int32_t> computable(const OpenModel& open, focus_ids given) {
   return ids;
 }
 
-/// The last norm's output of the tokens from `first` on [1, tokens - first, hidden_size].
-Variable hidden_from(OpenModel& open, focus_ids given, std::size_t first) {
+/// The last norm's output of the tokens from `first` on [tokens - first, hidden_size].
+Tensor hidden_from(OpenModel& open, focus_ids given, std::size_t first) {
   const std::vector<std::int32_t> ids = computable(open, given);
   if (first >= ids.size()) fail("first: expected a token below {}, got {}", ids.size(), first);
   const ActiveAttention active(open.model, open.spec());
-  Variable all = open.model.decoder->hidden_states(ids, 1);
-  if (first == 0) return all;
-  const Index width = all.shape()[-1];
-  return Variable(Tensor::from({1, std::ssize(ids) - static_cast<Index>(first), width},
-                               all.value().span().subspan(first * width)));
+  const Tensor all = open.model.decoder->hidden_states(ids, 1).value();
+  if (first == 0) return all.reshape({all.rows(), all.cols()});
+  return rows_of(all, static_cast<Index>(first), std::ssize(ids) - static_cast<Index>(first));
 }
-
-/// Without the batch.
-Value rows_of(const Variable& x) { return x.value().reshape({x.shape()[1], x.shape()[2]}); }
 
 Json adapter_json(const Adapter& adapter, const LoadedModel& model) {
   Json json = {{"kind", adapter.kind()}, {"name", adapter.name()}, {"causal", adapter.causal()}};
@@ -127,7 +121,7 @@ focus_status focus_model_cancel(focus_model* model) {
 }
 
 focus_status focus_model_info(focus_model* model, focus_value** json) {
-  return call_on(model, [&](OpenModel& open) { give_json(info_json(open), json); });
+  return make_on(model, json, info_json);
 }
 
 focus_status focus_model_attach(focus_model* model, const char* path) {
@@ -152,59 +146,50 @@ focus_status focus_model_set_attention(focus_model* model, const char* attention
 
 focus_status focus_model_encode(focus_model* model, const char* text, size_t bytes, int32_t special,
                                 focus_value** ids) {
-  return call_on(model, [&](OpenModel& open) {
+  return make_on(model, ids, [&](OpenModel& open) {
     if (bytes > 0) require(text, "text");
     const std::string_view given(bytes > 0 ? text : "", bytes);
-    give(special != 0 ? open.model.prompt_ids(given) : open.model.require_tokenizer().encode(given),
-         ids);
+    return special != 0 ? open.model.prompt_ids(given)
+                        : open.model.require_tokenizer().encode(given);
   });
 }
 
 focus_status focus_model_decode(focus_model* model, focus_ids ids, focus_value** text) {
-  return call_on(model, [&](OpenModel& open) {
-    give(open.model.require_tokenizer().decode(ids_of(ids)), text);
+  return make_on(model, text, [&](OpenModel& open) {
+    return open.model.require_tokenizer().decode(ids_of(ids));
   });
 }
 
 focus_status focus_model_chat(focus_model* model, const char* messages, const char* variables,
                               focus_value** text) {
-  return call_on(model, [&](OpenModel& open) {
+  return make_on(model, text, [&](OpenModel& open) {
     require(messages, "messages");
-    const Json list = Json::parse(messages, nullptr, false);
-    if (!list.is_array() || list.empty())
-      fail("messages: expected a JSON list of {{\"role\", \"content\"}}");
     ChatVariables others;
-    others.others = read_object(variables, "variables");
-    give(chat_prompt(open.model, list, std::move(others)), text);
+    others.others = Json(read_object(variables, "variables"));
+    return chat_prompt(open.model, parse_messages(messages, "messages"), std::move(others));
   });
 }
 
 focus_status focus_model_logits(focus_model* model, focus_ids ids, size_t first,
                                 focus_value** logits) {
-  return call_on(model, [&](OpenModel& open) {
-    const NoGrad guard;
-    give(rows_of(open.model.decoder->logits(hidden_from(open, ids, first))), logits);
+  return make_on(model, logits, [&](OpenModel& open) {
+    return open.model.decoder->logits(hidden_from(open, ids, first)).value();
   });
 }
 
 focus_status focus_model_hidden_states(focus_model* model, focus_ids ids, size_t first,
                                        focus_value** hidden) {
-  return call_on(model, [&](OpenModel& open) {
-    const NoGrad guard;
-    give(rows_of(hidden_from(open, ids, first)), hidden);
-  });
+  return make_on(model, hidden, [&](OpenModel& open) { return hidden_from(open, ids, first); });
 }
 
 focus_status focus_model_log_probs(focus_model* model, focus_ids ids, focus_value** log_probs) {
-  return call_on(model, [&](OpenModel& open) {
-    const NoGrad guard;
+  return make_on(model, log_probs, [&](OpenModel& open) {
     const std::vector<std::int32_t> all = computable(open, ids);
     if (all.size() < 2) fail("ids: expected at least two, of which the second is predicted");
     const ActiveAttention active(open.model, open.spec());
     const TokenPair pair = {{all.begin(), all.begin() + 1}, {all.begin() + 1, all.end()}};
-    give(score_pairs(*open.model.decoder, std::span(&pair, 1), {.causal = active.causal()})
-             .front()
-             .log_probs,
-         log_probs);
+    return score_pairs(*open.model.decoder, std::span(&pair, 1), {.causal = active.causal()})
+        .front()
+        .log_probs;
   });
 }

@@ -1,5 +1,4 @@
 #include "data/files/durable_file.h"
-#include "data/files/json_reader.h"
 #include "data/settings/struct_json.h"
 #include "focus/c_interface/interface.h"
 #include "focus/evaluation/report/evaluation_file.h"
@@ -12,11 +11,17 @@
 namespace focus::c_interface {
 namespace {
 
-TextEvaluation evaluate_texts(OpenModel& open, const Texts& texts, EvalSettings settings,
+/// Settings of an evaluation, its windows as long as those that groups were fitted on by default.
+EvalSettings evaluation_settings(const LoadedModel& model, const char* text) {
+  EvalSettings settings;
+  read_settings(text, "settings", settings);
+  if (const Index fitted = fitted_context(model); fitted > 0) settings.default_context = fitted;
+  return settings.for_model(model);
+}
+
+TextEvaluation evaluate_texts(OpenModel& open, const Texts& texts, const EvalSettings& settings,
                               const ShareDone& done) {
   LoadedModel& model = open.model;
-  if (const Index fitted = fitted_context(model); fitted > 0) settings.default_context = fitted;
-  settings = settings.for_model(model);
   const std::vector<AttentionSpec> specs =
       settings.attentions.empty() ? std::vector{open.spec()}
                                   : resolve_words(settings.attentions, model,
@@ -111,8 +116,8 @@ Json groups_json(const TriedGroups& tried) {
 }
 
 /// Fits by the request, or chooses by its goal; `given`: what is not to be chosen.
-Json fit_by(OpenModel& open, const Batches& batches, const Json& given, FitRequest& request,
-            const ShareDone& done) {
+Json fit_by(OpenModel& open, const Batches& batches, const nlohmann::json& given,
+            FitRequest& request, const ShareDone& done) {
   GroupsGoal& goal = request.goal;
   Json json;
   if (goal.target > 0 || goal.density > 0) {
@@ -144,7 +149,7 @@ Json fit_by(OpenModel& open, const Batches& batches, const Json& given, FitReque
 
 /// In the place of what attends, which comes back where the fit fails or is stopped.
 Json fit_groups(OpenModel& open, const Texts& texts, const char* settings, const ShareDone& done) {
-  const Json given = read_object(settings, "settings");
+  const nlohmann::json given = read_object(settings, "settings");
   FitRequest request;
   read_settings(settings, "settings", request);
   if (request.goal.target > 0 && request.goal.density > 0)
@@ -293,20 +298,16 @@ using namespace focus::c_interface;  // NOLINT
 
 focus_status focus_model_evaluate(focus_model* model, focus_texts texts, const char* settings,
                                   focus_callback progress, void* user, focus_value** json) {
-  return call_on(model, [&](OpenModel& open) {
-    const NoGrad guard;
-    EvalSettings read;
-    read_settings(settings, "settings", read);
-    give_json(struct_to_json(evaluate_texts(open, texts_of(texts), read,
-                                            told(open, "evaluate", progress, user))),
-              json);
+  return make_on(model, json, [&](OpenModel& open) {
+    return struct_to_json(evaluate_texts(open, texts_of(texts),
+                                         evaluation_settings(open.model, settings),
+                                         told(open, "evaluate", progress, user)));
   });
 }
 
 focus_status focus_model_score(focus_model* model, const char* requests, const char* settings,
                                focus_callback progress, void* user, focus_value** answers) {
-  return call_on(model, [&](OpenModel& open) {
-    const NoGrad guard;
+  return make_on(model, answers, [&](OpenModel& open) {
     ScoreOptions read;
     read_settings(settings, "settings", read);
     const std::vector<ScoreRequest> asked = parse_requests(text_of(requests), "requests");
@@ -315,14 +316,13 @@ focus_status focus_model_score(focus_model* model, const char* requests, const c
     std::string lines;
     for (std::size_t i = 0; i < asked.size(); ++i)
       lines += answer_line(asked[i], answered[i]) + "\n";
-    give(std::move(lines), answers);
+    return lines;
   });
 }
 
 focus_status focus_model_generate(focus_model* model, focus_ids prompt, const char* settings,
                                   focus_callback on_text, void* user, focus_value** json) {
-  return call_on(model, [&](OpenModel& open) {
-    const NoGrad guard;
+  return make_on(model, json, [&](OpenModel& open) {
     TextSettings read{.options = TextOptions::of(open.model)};
     read_settings(settings, "settings", read);
     TextOptions options = read.taken(open.model);
@@ -332,30 +332,27 @@ focus_status focus_model_generate(focus_model* model, focus_ids prompt, const ch
     };
     const GeneratedText made = generate(open.model, ids_of(prompt), options, tell);
     if (open.cancelled) throw Stopped();
-    give_json(text_json(made), json);
+    return text_json(made);
   });
 }
 
 focus_status focus_model_fit(focus_model* model, focus_texts texts, const char* settings,
                              focus_callback progress, void* user, focus_value** json) {
-  return call_on(model, [&](OpenModel& open) {
-    give_json(fit_groups(open, texts_of(texts), settings, told(open, "fit", progress, user)), json);
+  return make_on(model, json, [&](OpenModel& open) {
+    Json chosen = fit_groups(open, texts_of(texts), settings, told(open, "fit", progress, user));
     open.attention.clear();
+    return chosen;
   });
 }
 
 focus_status focus_model_groups(focus_model* model, focus_texts texts, const char* settings,
                                 focus_callback progress, void* user, focus_value** json) {
-  return call_on(model, [&](OpenModel& open) {
-    EvalSettings read;
-    read_settings(settings, "settings", read);
-    if (const Index fitted = fitted_context(open.model); fitted > 0) read.default_context = fitted;
-    read = read.for_model(open.model);
+  return make_on(model, json, [&](OpenModel& open) {
+    const EvalSettings read = evaluation_settings(open.model, settings);
     const TextWindows windows =
         windows_for(open.model, read_texts(open.model, texts_of(texts), read), read.context);
-    give_json(struct_to_json(describe_groups(open.model, windows, read.context,
-                                             told(open, "groups", progress, user))),
-              json);
+    return struct_to_json(
+        describe_groups(open.model, windows, read.context, told(open, "groups", progress, user)));
   });
 }
 
@@ -384,5 +381,5 @@ focus_status focus_model_export(focus_model* model, const char* path, const char
 
 focus_status focus_train(const char* config, const char* settings, const char* options,
                          focus_callback events, void* user, focus_value** json) {
-  return call([&] { give_json(train(config, settings, options, events, user), json); });
+  return call([&] { give(json, [&] { return train(config, settings, options, events, user); }); });
 }

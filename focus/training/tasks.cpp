@@ -1,7 +1,7 @@
 #include "focus/training/tasks.h"
 
-#include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "autograd/base/check.h"
 #include "data/files/input_file.h"
@@ -75,12 +75,12 @@ std::pair<std::int32_t, Real> logit_bias(const std::string& id, double bias,
 
 std::pair<std::int32_t, Real> logit_bias(const std::string& word, const LoadedModel& model,
                                          const std::string& where) {
-  const std::size_t sign = std::min(word.find('='), word.size());
-  const char* const end = word.data() + word.size();
-  double bias = 0;
-  const auto [stop, error] = std::from_chars(std::min(word.data() + sign + 1, end), end, bias);
-  if (error != std::errc() || stop != end) fail("{}: expected ID=NUMBER, got {}", where, word);
-  return logit_bias(word.substr(0, sign), bias, model, where + " " + word);
+  const std::size_t equals = std::min(word.find('='), word.size());
+  const std::string number = word.substr(std::min(equals + 1, word.size()));
+  char* stop = nullptr;
+  const double bias = std::strtod(number.c_str(), &stop);
+  if (number.empty() || *stop != 0) fail("{}: expected ID=NUMBER, got {}", where, word);
+  return logit_bias(word.substr(0, equals), bias, model, where + " " + word);
 }
 
 GenerationModel generation_model(const LoadedModel& model, const ActiveAttention& active,

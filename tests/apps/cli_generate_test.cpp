@@ -157,6 +157,7 @@ TEST(CliGenerate, TakesWhatARequestTakes) {
   EXPECT_EQ(text("--temperature 1.5 --min-p 1"), greedy);
   EXPECT_NE(text("--temperature 1.5 --min-p 0"), greedy);
   EXPECT_EQ(text("--logit-bias 65=100 --logit-bias 66=-100"), std::string(30, 'A'));
+  EXPECT_EQ(text("--logit-bias 65=+100"), std::string(30, 'A'));
   expect_refused(generate({"--stop", ""}), {"--stop", "empty"});
   expect_refused(generate("--min-p 2"), {"min_p", "2"});
   for (const char* word : {"65", "=1", "65=", "65=hot", "65=101", "65=nan", "257=1", "-1=1"})

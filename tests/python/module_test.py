@@ -112,6 +112,13 @@ class Models(unittest.TestCase):
             self.model.perplexity([1])
         with self.refused("nowhere"):
             self.model.perplexity(Path("/nowhere"))
+        deep = []
+        for _ in range(700):
+            deep = [deep]
+        with self.refused("nested deeper"):
+            self.model.complete("a", stop=deep)
+        with self.refused("role"):
+            self.model.chat_prompt(["x"])
         with self.refused("summary"):
             self.model.attention = "summary:2"
         with self.refused("nowhere.gguf"):
@@ -124,6 +131,14 @@ class Models(unittest.TestCase):
             out = small.folder / "eval.json"
             program("eval", small.base, "--text", small.text, "--context", 64, "--stride", 32, "--json", out)
             self.assertEqual(json.loads(out.read_text())["rows"][0]["perplexity"], found.perplexity)
+
+    def test_a_result_that_goes_nowhere_is_refused_before_the_work(self):
+        pieces = []
+        tell = focus_attention._library.Callback(pieces.append)
+        with self.refused("result"):
+            focus_attention._library.call("model_generate", self.model._handle, focus_attention._library.ids_of([1]), b"",
+                                          tell.c, None, None)
+        self.assertEqual(pieces, [])
 
     def test_groups(self):
         fit = self.model.fit(small.text, progress=False, **GROUPS)
